@@ -27,8 +27,10 @@ from observal.methods.draw import (
     draw_plan,
     neyman_weights,
     passes_gate,
-    prepare_draw,
     sample_systematically,
+)
+from observal.methods.draw import (
+    prepare_draw as draw,
 )
 from observal.methods.newton import NewtonVC
 from observal.methods.stream import StreamState
@@ -75,7 +77,7 @@ def situations(draw_):
 def test_chances_match_slow_twin(situation, doubtful):
     problem, state, choice, gaps = situation
     in_doubt = None if doubtful is None else gaps < doubtful
-    drawn = prepare_draw(problem, state, choice, gaps, in_doubt)
+    drawn = draw(problem, state, choice, gaps, in_doubt)
     chance, gated, free = twin.chances(
         len(problem.logged),
         problem.pool.propensity.tolist(),
@@ -90,14 +92,14 @@ def test_chances_match_slow_twin(situation, doubtful):
         most_blind=choice.most_blind,
     )
     np.testing.assert_allclose(drawn.chance, chance, atol=1e-12)
-    assert sorted(drawn.top_gated.tolist()) == sorted(gated)
-    assert sorted(drawn.top_free.tolist()) == sorted(free)
+    assert sorted(drawn.taken_gate.tolist()) == sorted(gated)
+    assert sorted(drawn.taken_free.tolist()) == sorted(free)
 
 
 @given(situations(), st.sampled_from([0.0, 0.3, 10.0]))
 def test_chances_sum_to_batch_and_keep_floor(situation, doubtful):
     problem, state, choice, gaps = situation
-    drawn = prepare_draw(problem, state, choice, gaps, gaps < doubtful)
+    drawn = draw(problem, state, choice, gaps, gaps < doubtful)
     open_, chance = state.open_rows(problem), np.asarray(drawn.chance)
     size = min(choice.batch, int(open_.sum()))
     assert chance.shape == (len(problem.pool),)
@@ -107,7 +109,7 @@ def test_chances_sum_to_batch_and_keep_floor(situation, doubtful):
     passes = np.array(twin.gate(problem.pool.propensity, len(problem.logged), state.n_taken, choice.batch))
     everyone = choice.gate_share == 0 or (passes & open_).sum() < size
     passing = open_ if everyone else open_ & passes
-    n_taken = drawn.top_gated.size + drawn.top_free.size  # the others are picked where the log is blind
+    n_taken = drawn.taken_gate.size + drawn.taken_free.size  # the others are picked where the log is blind
     assert (chance[passing] >= choice.explore_share * n_taken / passing.sum() - 1e-12).all()
 
 
@@ -126,7 +128,7 @@ def test_gate_never_closes_as_labels_grow(situation, factor):
     none = state.bought[:0]
     nothing = replace(state, bought=none, codes=none, skipped=none, waiting=none)
     by_gate = replace(choice, explore_share=1.0, gate_share=0.5, most_blind=0.0)
-    drawn = prepare_draw(problem, nothing, by_gate, np.zeros(len(q)))
+    drawn = draw(problem, nothing, by_gate, np.zeros(len(q)))
     passes = np.array(twin.gate(q, m, 0, choice.batch))
     expected = passes if passes.sum() >= min(choice.batch, len(q)) else open_
     asked = np.asarray(drawn.chance) > 0
@@ -137,7 +139,7 @@ def test_gate_never_closes_as_labels_grow(situation, factor):
 @given(situations(), st.integers(0, 1000))
 def test_drawn_plan_is_full_repeatable_and_gives_reasons(situation, seed):
     problem, state, choice, gaps = situation
-    drawn = prepare_draw(problem, state, choice, gaps)
+    drawn = draw(problem, state, choice, gaps)
     plan, again = (draw_plan(drawn, np.random.default_rng(seed)) for _ in range(2))
     assert plan.positions.tolist() == again.positions.tolist()
     spelled_out = draw_plan(replace(drawn, chance=np.asarray(drawn.chance)), np.random.default_rng(seed))
@@ -148,7 +150,7 @@ def test_drawn_plan_is_full_repeatable_and_gives_reasons(situation, seed):
     assert (plan.query_probability == drawn.chance[plan.positions]).all()
     for position, code in zip(plan.positions, plan.reason, strict=True):
         at_random = 3 if drawn.blind is not None and drawn.blind[position] else 2
-        expected = 0 if position in drawn.top_gated else 1 if position in drawn.top_free else at_random
+        expected = 0 if position in drawn.taken_gate else 1 if position in drawn.taken_free else at_random
         assert plan.reasons[code] == REASONS[expected]
 
 
@@ -162,7 +164,7 @@ def test_rows_the_log_is_blind_to_are_measured_first():
     state, rng, gaps = PoolState.start(problem, lambda state: None), np.random.default_rng(0), np.arange(400.0)[::-1]
     counts = []
     for _ in range(3):
-        plan = draw_plan(prepare_draw(problem, state, choice, gaps), rng)
+        plan = draw_plan(draw(problem, state, choice, gaps), rng)
         picked = plan.positions[plan.reason == 3]
         assert (picked % 4 == 0).all()
         counts.append(picked.size)
@@ -175,7 +177,7 @@ def test_rows_the_log_is_blind_to_are_measured_first():
 def test_logs_without_blind_spot_pay_nothing():
     problem = Problem(ob.LoggedData(np.zeros((400, 1)), np.arange(400) % 2, 0.05), ob.Pool(np.zeros((300, 1)), 0.05))
     state, gaps = PoolState.start(problem, lambda state: None), np.arange(300.0)
-    first, second = (prepare_draw(problem, state, Choice(most_blind=share), gaps).chance for share in (0.0, 1.0))
+    first, second = (draw(problem, state, Choice(most_blind=share), gaps).chance for share in (0.0, 1.0))
     np.testing.assert_array_equal(first, second)
 
 
@@ -271,9 +273,7 @@ def test_budget_cut_scales_chances_correctly():
     world = World(m=30, n=12)
     problem = Problem(world.logged, world.pool)
     gaps = np.random.default_rng(1).random(12)
-    drawn = prepare_draw(
-        problem, PoolState.start(problem, lambda state: None), Choice(batch=6, explore_share=0.5), gaps
-    )
+    drawn = draw(problem, PoolState.start(problem, lambda state: None), Choice(batch=6, explore_share=0.5), gaps)
     rng, n_draws, counts = np.random.default_rng(2), 3000, np.zeros(12, dtype=int)
     for _ in range(n_draws):
         plan = draw_plan(drawn, rng)
@@ -293,7 +293,7 @@ def test_large_pool_takes_few_bytes_per_row(monkeypatch):
     state, gaps = PoolState.start(problem, lambda state: None), rng.random(n)
     tracemalloc.start()
     try:
-        draw_plan(prepare_draw(problem, state, Choice(batch=50), gaps), np.random.default_rng(1))
+        draw_plan(draw(problem, state, Choice(batch=50), gaps), np.random.default_rng(1))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -303,7 +303,7 @@ def test_large_pool_takes_few_bytes_per_row(monkeypatch):
 def test_untaken_row_keeps_floor():
     x = np.array([0.1, 0.4])
     problem = Problem(ob.LoggedData(x[:, None], [0.0, 1.0], 0.5), ob.Pool(x[:, None], 0.5))
-    drawn = prepare_draw(problem, PoolState.start(problem, lambda state: None), Choice(batch=1, explore_share=0.2), x)
+    drawn = draw(problem, PoolState.start(problem, lambda state: None), Choice(batch=1, explore_share=0.2), x)
     np.testing.assert_allclose(drawn.chance, [0.9, 0.1])
 
 

@@ -90,15 +90,15 @@ def find_near_copies(logged: LoggedData, rng: np.random.Generator) -> NearCopies
     Z = Z[:, Z.any(axis=0)]
     if Z.shape[1] < 2:
         return NearCopies()
-    some = sample_rows(rows.size, CHECKED_ROWS, rng)
-    telling = some[count_rare_values(Z)[some] >= 2]
-    if telling.size < MIN_ROWS:
-        return NearCopies(0.0, int(some.size))
-    distances, nearest = nearest_rows(Z, telling)
+    checked = sample_rows(rows.size, CHECKED_ROWS, rng)
+    distinctive = checked[count_rare_values(Z)[checked] >= 2]
+    if distinctive.size < MIN_ROWS:
+        return NearCopies(0.0, int(checked.size))
+    distances, nearest = nearest_rows(Z, distinctive)
     codes = np.where(logged.revealed, logged.codes, -1)[rows]
-    labels = np.column_stack([codes[telling], codes[nearest]])
+    labels = np.column_stack([codes[distinctive], codes[nearest]])
     share = copied_share(distances, finest_step(Z), labels)
-    return NearCopies(share * telling.size / some.size, int(some.size))
+    return NearCopies(share * distinctive.size / checked.size, int(checked.size))
 
 
 def nearest_rows(Z: Floats, some: Ints) -> tuple[Floats, Ints]:
@@ -127,11 +127,11 @@ def count_rare_values(Z: Floats) -> Ints:
     >>> count_rare_values(np.column_stack([np.arange(100.0), np.arange(100.0) % 2])).tolist()[:3]
     [1, 1, 1]
     """
-    telling = np.zeros(len(Z), dtype=np.int64)
+    n_rare = np.zeros(len(Z), dtype=np.int64)
     for column in Z.T:
         _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
-        telling += counts[place] <= RARE_SHARE * len(Z)
-    return telling
+        n_rare += counts[place] <= RARE_SHARE * len(Z)
+    return n_rare
 
 
 def finest_step(Z: Floats) -> float:

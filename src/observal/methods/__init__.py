@@ -31,7 +31,7 @@ MethodLike = Method[Any] | Literal["auto", "newton"] | None
 
 
 def as_method(method: MethodLike) -> Method[Any]:
-    """Return a method, by its name on the command line or as it is; ``AutoVC`` for None.
+    """Return a method given as an instance or by its command-line name; ``AutoVC`` for None.
 
     Examples
     --------

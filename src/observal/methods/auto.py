@@ -289,7 +289,7 @@ class AutoVC(Method[PoolState]):
 
 
 def prepare_uniform_draw(problem: Problem, state: PoolState, choice: Choice) -> Draw:
-    """Return equal chances for all rows that pass the gate, for while the blend predicts the same for every row."""
+    """Return equal probabilities for all rows that pass the gate, for as long as the blend is constant."""
     open_, passing = find_open_and_passing(problem, state, choice)
     size = min(choice.batch, int(open_.sum()))
     chance = min(1.0, size / max(1, int(passing.sum())))

@@ -88,11 +88,11 @@ class CodedChances:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """A round's selection probabilities, the most uncertain rows with and without the gate, and the blind rows."""
+    """A round's selection probabilities, the uncertain rows taken with and without the gate, and the blind rows."""
 
     chance: Floats | CodedChances
-    top_gated: Ints
-    top_free: Ints
+    taken_gate: Ints
+    taken_free: Ints
     blind: Bools | None = None
 
 
@@ -115,37 +115,37 @@ def prepare_draw(
     n_open, n_passing = int(open_.sum()), int(passing.sum())
     blind, n_blind = plan_blind_picks(problem, state, choice, open_)
     size = min(choice.batch, n_open) - n_blind
-    top_gated = _find_smallest(gaps, round(choice.gate_share * size), passing, uncertain)
-    open_[top_gated] = False
-    top_free = _find_smallest(gaps, size - top_gated.size, open_)
-    open_[top_gated] = True
-    top = np.concatenate([top_gated, top_free])
-    blind[top] = False
+    taken_gate = _find_smallest(gaps, round(choice.gate_share * size), passing, uncertain)
+    open_[taken_gate] = False
+    taken_free = _find_smallest(gaps, size - taken_gate.size, open_)
+    open_[taken_gate] = True
+    taken = np.concatenate([taken_gate, taken_free])
+    blind[taken] = False
     if chances is not None and size > 0:
         n_random = choice.explore_share * (state.n_taken + size)
         log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
         weighted = np.zeros(open_.size)
         weighted[open_] = choice.explore_share * size * neyman_weights(chances[open_], log_rate, n_random)
-        weighted[top] += 1.0 - choice.explore_share
+        weighted[taken] += 1.0 - choice.explore_share
         weighted[blind] += n_blind / max(1, int(blind.sum()))
         chance: Floats | CodedChances = np.minimum(weighted, 1.0, out=weighted)
     else:
         random_chance = choice.explore_share * size / max(1, n_passing)
-        chance = _chances(passing, random_chance, top, choice, blind, n_blind)
+        chance = _chances(passing, random_chance, taken, choice, blind, n_blind)
     if n_passing == n_open:  # if every row passes, the gate explains no choice
-        top_gated, top_free = top[:0], top
-    return Draw(chance, top_gated, top_free, blind if n_blind else None)
+        taken_gate, taken_free = taken[:0], taken
+    return Draw(chance, taken_gate, taken_free, blind if n_blind else None)
 
 
 def _chances(
-    passing: Bools, random_chance: float, top: Ints, choice: Choice, blind: Bools, n_blind: int
+    passing: Bools, random_chance: float, taken: Ints, choice: Choice, blind: Bools, n_blind: int
 ) -> CodedChances:
     """Return the probabilities by combination of passing, taken and blind; overwrites `passing`."""
     index = passing.view(np.uint8)
-    index[top] += 2
+    index[taken] += 2
     index[blind] += 4
-    top_chance, blind_chance = 1.0 - choice.explore_share, n_blind / max(1, int(blind.sum()))
-    base = np.array([0.0, random_chance, top_chance, random_chance + top_chance])
+    taken_chance, blind_chance = 1.0 - choice.explore_share, n_blind / max(1, int(blind.sum()))
+    base = np.array([0.0, random_chance, taken_chance, random_chance + taken_chance])
     return CodedChances(index, np.minimum(np.concatenate([base, base + blind_chance]), 1.0))
 
 
@@ -266,8 +266,8 @@ def draw_plan(draw: Draw, rng: np.random.Generator) -> Plan:
         end += places.size
     positions = rng.permutation(sample_systematically(chance, rng, rows))
     reason = np.full(positions.size, RANDOM) if draw.blind is None else np.where(draw.blind[positions], BLIND, RANDOM)
-    reason[np.isin(positions, draw.top_free)] = FREE
-    reason[np.isin(positions, draw.top_gated)] = GATED
+    reason[np.isin(positions, draw.taken_free)] = FREE
+    reason[np.isin(positions, draw.taken_gate)] = GATED
     return Plan(
         positions,
         chance[positions],
