@@ -21,17 +21,8 @@ import observal as ob
 from observal.errors import InvalidInput
 from observal.intervals.state import PoolState, Strata
 from observal.methods.committee import CommitteeVC
-from observal.methods.draw import (
-    REASONS,
-    Choice,
-    draw_plan,
-    neyman_weights,
-    passes_gate,
-    sample_systematically,
-)
-from observal.methods.draw import (
-    prepare_draw as draw,
-)
+from observal.methods.draw import REASONS, Choice, draw_plan, neyman_weights, passes_gate, sample_systematically
+from observal.methods.draw import prepare_draw as draw
 from observal.methods.newton import NewtonVC
 from observal.methods.stream import StreamState
 from observal.problem.problem import Problem
