@@ -720,7 +720,7 @@ def pick_shortlist(margins: Floats, closed: Ints) -> Ints:
     >>> pick_shortlist(np.array([0.3, 0.1, 0.2]), np.array([1])).tolist()
     [0, 2]
     """
-    margins = margins.copy()
-    margins[closed] = np.inf
-    n = min(SHORTLIST, margins.size - np.unique(closed).size)
-    return np.sort(np.argsort(margins, kind="stable")[:n])
+    open_margins = margins.copy()
+    open_margins[closed] = np.inf
+    n = min(SHORTLIST, open_margins.size - np.unique(closed).size)
+    return np.sort(np.argsort(open_margins, kind="stable")[:n])
