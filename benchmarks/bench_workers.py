@@ -120,7 +120,7 @@ def scores(session: ob.Session, client: Client) -> tuple[float, float, bytes]:
     """Score the pool on a cluster; return seconds, those of the processor in this process, and the answer's bits."""
     blend, X = session.estimator, session.problem.pool.X.using(client)
     begun, busy = time.perf_counter(), time.process_time()
-    margins = X.collect(blend.judge_block)[1]
+    margins = X.collect(blend.predict_block)[1]
     return time.perf_counter() - begun, time.process_time() - busy, margins.tobytes()
 
 

@@ -98,7 +98,7 @@ def test_new_rows_are_near_as_if_present_before(tmp_path):
         replay.follow(plans, ledger.labels)
 
         def gaps(state, some):
-            return state.model.unlabelled_leads(some, state.labelled(problem)[0])
+            return state.model.unlabelled_margins(some, state.labelled(problem)[0])
 
         known.append(would_take(replay.states[-1], problem.propensity, N, rows, gaps).tolist())
     assert known[0] == known[1]

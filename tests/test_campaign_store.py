@@ -187,7 +187,7 @@ def test_arrays_survive_chunking(rows, columns, most_bytes):
     array = np.random.default_rng(rows).normal(size=(rows, columns))
     memory = Memory()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("observal.journal.sql.chunks.MOST_BYTES", most_bytes)
+        patch.setattr("observal.journal.sql.chunks.MAX_BYTES", most_bytes)
         form = write_array(memory, "x", array)
     assert np.array_equal(read_array(memory, "x", form), array)
     assert all(len(content) <= max(most_bytes, 8 * columns) for _, content in memory.chunks.values())
@@ -218,7 +218,7 @@ ODD = [
 def test_packed_arrays_are_restored_exactly(rows, most_bytes):
     array, memory = np.array(rows), Memory()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("observal.journal.sql.chunks.MOST_BYTES", most_bytes)
+        patch.setattr("observal.journal.sql.chunks.MAX_BYTES", most_bytes)
         patch.setattr("observal.journal.sql.chunks.WORTH_PACKING", float("inf"))
         form = write_array(memory, "x", array)
     assert form.packed

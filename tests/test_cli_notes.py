@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from observal.cli.output import say
-from observal.diagnosis.diagnose import MOST_LINES, shorten
+from observal.diagnosis.diagnose import MAX_LINES, shorten
 from tests.command import observal
 
 ROLES = ["--label", "y", "--propensity", "q"]
@@ -44,7 +44,7 @@ def test_notes_are_counted_and_shown_on_demand(files):
 
 
 def test_many_warnings_are_five_lines():
-    assert len(shorten([f"{k}." for k in range(40)])) == MOST_LINES
+    assert len(shorten([f"{k}." for k in range(40)])) == MAX_LINES
     assert shorten([f"{k}." for k in range(40)])[-1] == "36 more; --notes shows them."
     assert shorten(["a.", "b."]) == ("a.", "b.")
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import observal as ob
-from observal.diagnosis.quick_warnings import MOST_NAMED, quick_warnings
+from observal.diagnosis.quick_warnings import MAX_NAMED, quick_warnings
 from observal.errors import InvalidInput
 from tests.command import observal
 
@@ -89,14 +89,14 @@ def test_distinct_dates_are_not_ids():
 
 def test_id_columns_are_named_up_to_a_limit():
     rng, _, y = world()
-    numbers = np.stack([rng.permutation(800) for _ in range(MOST_NAMED + 2)], axis=1)
+    numbers = np.stack([rng.permutation(800) for _ in range(MAX_NAMED + 2)], axis=1)
     found = quick_warnings(
         logged(numbers[:400], y[:400], np.full(400, True), 1.0),
         ob.Pool(numbers[400:], 1.0),
-        [f"n{k}" for k in range(MOST_NAMED + 2)],
+        [f"n{k}" for k in range(MAX_NAMED + 2)],
     )
     assert "Column 'n0' looks like an id" in found[0]
-    assert len(found) == MOST_NAMED + 1
+    assert len(found) == MAX_NAMED + 1
     assert found[-1] == "Warning: 2 more columns do the same."
 
 

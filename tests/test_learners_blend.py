@@ -15,12 +15,12 @@ from sklearn.naive_bayes import GaussianNB
 
 import observal as ob
 from observal.errors import InvalidInput
-from observal.learners.blend import clip_chances, fit_blend, lead, mixture
+from observal.learners.blend import clip_chances, fit_blend, fit_mixture, top_margin
 from observal.learners.blend_settings import LEARNERS, PRIOR_LABELS, SHARPNESSES
 from observal.learners.folds import COARSE_FOLDS, spread_folds
 from observal.learners.kernels.forest import LARGE, ROWS_OF_LARGE, grow_trees
 from observal.learners.labelled import LabelledRows, best_sharpness, calibrate, sharpen, targets
-from observal.learners.population import Population, Space, first_of_order
+from observal.learners.population import Population, Space, permute_head
 from observal.learners.smooth_learners import Spectrum, fit_additive, fit_linear, fit_to_targets
 from observal.learners.tree_learners import TreeChances, from_lightgbm, grow_forest
 from tests.estimator_checks import EXCUSED, failed_checks
@@ -41,7 +41,7 @@ def test_check_estimator_passes_with_two_checks_excused(learners):
 
 def test_first_of_order_matches_numpy_permutation():
     one, other = np.random.default_rng(3), np.random.default_rng(3)
-    assert first_of_order(5000, 40, one).tolist() == other.permutation(5000)[:40].tolist()
+    assert permute_head(5000, 40, one).tolist() == other.permutation(5000)[:40].tolist()
     assert one.random() == other.random()
 
 
@@ -53,7 +53,9 @@ def test_leaving_out_rows_and_folds_is_exact(shape):
     for rows in (F, sp.csr_array(F)):
         spectrum = Spectrum.of(rows, weights, Y)
         for ridge in (2.0, 30.0):
-            assert spectrum.left_out(ridge) == pytest.approx(slow.left_out_loss(F, weights, Y, ridge), rel=1e-8)
+            assert spectrum.leave_one_out_loss(ridge) == pytest.approx(
+                slow.left_out_loss(F, weights, Y, ridge), rel=1e-8
+            )
             np.testing.assert_allclose(
                 spectrum.out_of_fold(ridge, folds), slow.fold_scores(F, weights, Y, ridge, folds), atol=1e-8
             )
@@ -62,7 +64,7 @@ def test_leaving_out_rows_and_folds_is_exact(shape):
 def test_mixture_is_optimal():
     rng = np.random.default_rng(1)
     likelihoods, weights = rng.uniform(0.05, 1.0, (80, 3)), rng.uniform(0.2, 3.0, 80)
-    ours, theirs = mixture(likelihoods, weights), slow.best_mixture(likelihoods, weights, PRIOR_LABELS)
+    ours, theirs = fit_mixture(likelihoods, weights), slow.best_mixture(likelihoods, weights, PRIOR_LABELS)
     value = [float(slow.mixture_value(theta, likelihoods, weights, PRIOR_LABELS)) for theta in (ours, theirs)]
     assert value[0] == pytest.approx(value[1], abs=1e-3)
     assert ours.sum() == pytest.approx(1.0)
@@ -109,8 +111,8 @@ def test_additive_learner_is_ridge_regression_on_hats():
     y = (np.abs(X[:, 0]) + 0.2 * X[:, 1] + 0.2 * rng.normal(size=400) > 2.0).astype(int)
     population = Population.of(X)
     Z = population.feature_map(X)
-    bends = population.bends
-    assert population.bends is bends  # found once for all fits
+    bends = population.curve_knots
+    assert population.curve_knots is bends  # found once for all fits
     assert bends.features.tolist() == [0, 1]
     hats = np.column_stack(
         [
@@ -334,7 +336,7 @@ def test_helpers_return_expected_values():
     folds = spread_folds(codes, COARSE_FOLDS)
     for code in (0, 1, 2):
         assert np.ptp(np.bincount(folds[codes == code], minlength=4)) <= 1
-    best, margins = lead(np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]))
+    best, margins = top_margin(np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]))
     assert best.tolist() == [0, 2]
     np.testing.assert_allclose(margins, [0.2, 0.5])
     assert clip_chances(np.array([[0.0, 0.0, 1.0]])).min() > 0.0009

@@ -24,7 +24,7 @@ from observal.learners.blend_settings import CATBOOST, LEARNERS, SHORTLIST
 from observal.learners.extra_learners import from_catboost
 from observal.learners.population import Population
 from observal.learners.tree_learners import FoldMean
-from observal.methods.auto import shortlist
+from observal.methods.auto import pick_shortlist
 from tests.campaigns import small_data, truth_of
 from tests.test_onnx import run as run_onnx
 
@@ -184,10 +184,10 @@ def test_slow_learner_of_the_user_sees_the_rows_that_the_others_are_least_sure_o
     fast = blend.fast
     assert blend.names == (*fast.names, "near")
     assert abs(fast.theta.sum() - 1.0) < 1e-12
-    leads = fast.judge(pool.X).margins
-    listed = shortlist(leads, np.empty(0, dtype=np.int64))
+    leads = fast.predict_details(pool.X).margins
+    listed = pick_shortlist(leads, np.empty(0, dtype=np.int64))
     assert set(listed.tolist()) == set(np.argsort(leads)[:SHORTLIST].tolist())
-    lead = blend.judge(pool.X[listed]).margins
+    lead = blend.predict_details(pool.X[listed]).margins
     chosen = np.isin(ids, listed[np.argsort(lead)[:30]])
     assert chosen.mean() > 0.6  # the others are picked at random
 
@@ -215,5 +215,5 @@ def test_other_items_are_refused_as_learners(learner):
 
 def test_shortlist_leaves_out_rows_that_have_a_label():
     margins = np.arange(3000.0)
-    assert shortlist(margins, np.arange(10)).tolist() == list(range(10, 10 + SHORTLIST))
-    assert shortlist(margins[:20], np.arange(5)).tolist() == list(range(5, 20))
+    assert pick_shortlist(margins, np.arange(10)).tolist() == list(range(10, 10 + SHORTLIST))
+    assert pick_shortlist(margins[:20], np.arange(5)).tolist() == list(range(5, 20))

@@ -12,7 +12,7 @@ import observal as ob
 from observal.errors import InvalidInput
 from observal.learners.blend import fit_blend
 from observal.methods import auto as auto_module
-from observal.methods.auto import PRIOR, count_surprises, explore_share
+from observal.methods.auto import PRIOR_LABELS, count_surprises, explore_share
 from observal.methods.draw import REASONS
 from observal.problem.goals import Goals
 from observal.problem.problem import Problem
@@ -103,7 +103,7 @@ def test_surprises_are_counted_from_plans():
     assert (labels, pytest.approx(excess)) == slow.surprise(plans, answers)
     assert method.choice(found[-1]).batch == 10
     assert explore_share(count_surprises(found[-1]), 0.0, 1.0) == pytest.approx(
-        np.clip(excess / (PRIOR + labels), 0.0, 1.0)
+        np.clip(excess / (PRIOR_LABELS + labels), 0.0, 1.0)
     )
 
 
@@ -338,7 +338,7 @@ def test_lower_end_allows_for_fits_with_fewer_labels():
     problem = Problem(logged, pool)
     method = ob.AutoVC(learners=FAST)
     state = method.begin(problem, np.random.default_rng(0))
-    judged, chances, quarter = state.model.judged_labels, state.model.refitted, state.model.left_out
+    judged, chances, quarter = state.model.judged_labels, state.model.refitted, state.model.out_of_fold
     better = 0.0
     for weight, now, fewer in zip(judged.cells.row_weight, chances, quarter, strict=True):
         better += weight * (max(now) - now[int(np.argmax(fewer))])
@@ -358,10 +358,10 @@ def test_expected_gain_is_never_negative(monkeypatch, objective, many):
     problem = Problem(logged, pool, Goals(objective=objective))
     state = ob.AutoVC(learners=FAST).begin(problem, np.random.default_rng(0))
     model = state.model
-    rows, odds = np.arange(len(model.left_out)), [1.0, model.odds]
-    now, fewer = ((chances * odds).argmax(axis=1) for chances in (model.refitted, model.left_out))
+    rows, odds = np.arange(len(model.out_of_fold)), [1.0, model.odds]
+    now, fewer = ((chances * odds).argmax(axis=1) for chances in (model.refitted, model.out_of_fold))
     np.testing.assert_allclose(model.gains, model.refitted[rows, now] - model.refitted[rows, fewer])
-    assert model.refitted is model.left_out or many == 2000
+    assert model.refitted is model.out_of_fold or many == 2000
     assert not model.gains.any() or many == 2000
     judged = model.judged_labels
     assert judged.better == pytest.approx(max(0.0, judged.cells.row_weight @ model.gains))

@@ -24,13 +24,13 @@ from observal.errors import InvalidInput
 from observal.methods.committee import (
     CommitteeVC,
     ConstantClassifier,
-    certainty,
+    committee_gaps,
+    compute_gaps,
+    find_out_of_bag,
     fit_committee,
-    gaps_of,
-    margins_of,
+    member_margins,
     resample,
-    shares_of_trees,
-    unseen_by_trees,
+    tree_probabilities,
 )
 from observal.problem.problem import Problem
 from observal.problem.rows import as_rows
@@ -214,7 +214,7 @@ def test_certainty_is_squared_mean_margin_over_variance(seed, n_members, n_class
     own = margins.var(axis=0)
     variance = (n_members * own + own.mean()) / (n_members + 1)
     expected = np.maximum(margins.mean(axis=0), 0) ** 2 / (2 * variance)
-    np.testing.assert_allclose(certainty(margins_of(shares)), expected)
+    np.testing.assert_allclose(compute_gaps(member_margins(shares)), expected)
 
 
 def scaled_forest():
@@ -228,20 +228,20 @@ def test_forest_members_are_its_trees(make, sparse):
     X, y = rng.normal(size=(80, 3)), rng.integers(0, 3, 80)
     rows = csr_matrix(X) if sparse else X
     fit = make().fit(rows, y)
-    shares = shares_of_trees(fit, 8)
+    shares = tree_probabilities(fit, 8)
     np.testing.assert_allclose(shares(rows).mean(axis=0), fit.predict_proba(rows), atol=1e-12)
     assert shares(rows).shape == (30, 80, 3)
-    assert shares_of_trees(fit, 31) is None
-    whole = certainty(margins_of(shares(rows)))
-    np.testing.assert_allclose(gaps_of(shares, as_rows(rows)), whole)
+    assert tree_probabilities(fit, 31) is None
+    whole = compute_gaps(member_margins(shares(rows)))
+    np.testing.assert_allclose(committee_gaps(shares, as_rows(rows)), whole)
 
 
 def test_blocks_of_rows_leave_gaps_unchanged(monkeypatch):
     X, y = np.random.default_rng(1).normal(size=(50, 2)), np.arange(50) % 2
-    shares = shares_of_trees(RandomForestClassifier(10, random_state=0).fit(X, y), 8)
-    whole = gaps_of(shares, as_rows(X))
+    shares = tree_probabilities(RandomForestClassifier(10, random_state=0).fit(X, y), 8)
+    whole = committee_gaps(shares, as_rows(X))
     monkeypatch.setattr("observal.methods.committee.COMMITTEE_ROWS", 7)
-    np.testing.assert_array_equal(gaps_of(shares, as_rows(X)), whole)
+    np.testing.assert_array_equal(committee_gaps(shares, as_rows(X)), whole)
 
 
 def test_forest_is_fitted_once_per_round_and_returned(monkeypatch):
@@ -379,8 +379,8 @@ def test_labelled_rows_are_judged_by_unseen_trees():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)
-    unseen = unseen_by_trees(forest, 60)
-    shares = shares_of_trees(forest, 8)(X)
+    unseen = find_out_of_bag(forest, 60)
+    shares = tree_probabilities(forest, 8)(X)
     means, variances, counts = [], [], []
     for row in range(60):
         votes = [s[row] for s, free in zip(shares, unseen, strict=True) if free[row]]
@@ -389,6 +389,8 @@ def test_labelled_rows_are_judged_by_unseen_trees():
         means.append(np.mean(leads)), variances.append(np.var(leads)), counts.append(len(votes))
     means, variances, counts = map(np.array, (means, variances, counts))
     shrunk = (counts * variances + variances.mean()) / (counts + 1)
-    np.testing.assert_allclose(gaps_of(shares_of_trees(forest, 8), as_rows(X), unseen), means**2 / (2 * shrunk))
+    np.testing.assert_allclose(
+        committee_gaps(tree_probabilities(forest, 8), as_rows(X), unseen), means**2 / (2 * shrunk)
+    )
     assert [set(np.flatnonzero(~free)) for free in unseen] == [set(drawn) for drawn in forest.estimators_samples_]
-    assert unseen_by_trees(ExtraTreesClassifier(12).fit(X, y), 60) is None
+    assert find_out_of_bag(ExtraTreesClassifier(12).fit(X, y), 60) is None

@@ -122,7 +122,8 @@ def test_gap_without_label_is_one_newton_step(sparse):
     everyone = np.arange(120)
     found = model.unlabelled_gaps(everyone)
     expected = [
-        twin.gap_without_row(i, theta, X, labels.signs, weights, 1e-2, model.query_fit.total) for i in range(len(X))
+        twin.gap_without_row(i, theta, X, labels.signs, weights, 1e-2, model.query_fit.n_effective)
+        for i in range(len(X))
     ]
     np.testing.assert_allclose(found[labels.rows], expected, rtol=1e-3, atol=1e-5)
     # Other rows keep their gaps, and any part of the rows gets what all of them get.
@@ -143,7 +144,7 @@ def test_gap_without_label_is_close_to_refit():
         left = np.arange(labels.rows.size) != row
         fit = fit_logistic(X[left], labels.signs[left], weights[left], 1e-2)
         margin = X[row] @ fit.coef + fit.intercept
-        true[row] = model.query_fit.total * margin**2 / (2 * twin.leverage(X[row], fit.hessian))
+        true[row] = model.query_fit.n_effective * margin**2 / (2 * twin.leverage(X[row], fit.hessian))
     forgotten, known = np.abs(found - true), np.abs(model.gaps(world.X)[labels.rows] - true)
     assert np.median(forgotten / true) < 0.05
     assert forgotten.sum() < 0.3 * known.sum()

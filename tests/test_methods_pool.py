@@ -21,7 +21,8 @@ import observal as ob
 from observal.errors import InvalidInput
 from observal.intervals.state import PoolState, Strata
 from observal.methods.committee import CommitteeVC
-from observal.methods.draw import REASONS, Choice, draw, draw_plan, measuring_weights, passes_gate, systematic
+from observal.methods.draw import REASONS, Choice, draw_plan, neyman_weights, passes_gate, sample_systematically
+from observal.methods.draw import prepare_draw as draw
 from observal.methods.newton import NewtonVC
 from observal.methods.stream import StreamState
 from observal.problem.problem import Problem
@@ -242,7 +243,7 @@ def test_systematic_sampling_matches_slow_twin(n, seed):
     order, start = draws.permutation(n), draws.random()
     total = round(float(chance.sum()))
     expected = twin.systematic(chance, order, start)[:total]
-    assert systematic(chance, np.random.default_rng(seed + 1)).tolist() == expected
+    assert sample_systematically(chance, np.random.default_rng(seed + 1)).tolist() == expected
 
 
 def test_systematic_sampling_has_stated_marginals():
@@ -251,7 +252,7 @@ def test_systematic_sampling_has_stated_marginals():
     rng = np.random.default_rng(0)
     counts = np.zeros(chance.size, dtype=int)
     for _ in range(n_draws):
-        rows = systematic(chance, rng)
+        rows = sample_systematically(chance, rng)
         assert rows.size == 3
         counts[rows] += 1
     assert counts[0] == n_draws
@@ -451,7 +452,7 @@ def test_rounds_state_least_chance():
 @given(st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 3.0)), min_size=1, max_size=12), st.floats(0.1, 50.0))
 def test_measuring_picks_complement_the_log(rows, wanted):
     doubt, rate = (np.array(part) for part in zip(*rows, strict=True))
-    found = measuring_weights(doubt, rate, wanted)
+    found = neyman_weights(doubt, rate, wanted)
     assert found.sum() == pytest.approx(1.0)
     assert (found >= 0.2 / found.size - 1e-12).all()
     np.testing.assert_allclose(found, twin.measuring_weights(doubt, rate, wanted), atol=1e-6)

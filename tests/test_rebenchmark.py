@@ -121,7 +121,7 @@ def test_scorecard_draws_twenty_with_the_chances_it_states():
     rng = np.random.default_rng(0)
     counts = np.zeros(90)
     for _ in range(4000):
-        counts[protocol.systematic(biased.propensity, rng)] += 1
+        counts[protocol.sample_systematically(biased.propensity, rng)] += 1
     se = np.sqrt(biased.propensity * (1 - biased.propensity) / 4000)
     assert (np.abs(counts / 4000 - biased.propensity) < 4.5 * se + 1e-9).all()
 

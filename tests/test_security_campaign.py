@@ -243,7 +243,7 @@ def test_a_schema_other_than_ours_is_refused_at_once(copy):
 
 
 def test_a_query_that_does_not_end_is_stopped(copy, monkeypatch):
-    monkeypatch.setattr("observal.journal.sql.store.MOST_STEPS", 5)
+    monkeypatch.setattr("observal.journal.sql.store.MAX_STEPS", 5)
     store = open_store(copy)
     for transaction in (store.reading, store.writing):
         with pytest.raises(NotACampaign, match="reading it never finishes"), transaction() as connection:

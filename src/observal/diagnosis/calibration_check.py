@@ -1,4 +1,4 @@
-"""Calibration: whether labels were revealed as often as the propensities promise, overall, by propensity and by feature."""
+"""Calibration: whether labels were revealed as often as the propensities say, overall, by propensity and by feature."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Literal
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.feature_values import MOST_ROWS, scaled_ranks, sidak
+from observal.diagnosis.feature_values import MAX_ROWS, scaled_ranks, sidak
 from observal.parquet.vectors import pieces
 from observal.problem.rows import Matrix, Rows, as_rows, is_sparse
 from observal.problem.words import count, listed, number, p_value, percent
 
-MOST_BINS = 10
-LEAST_BIN_VARIANCE = 5.0  # of the revealed labels expected in a bin; below it, chi-square tails are unreliable
-SUSPICIOUS = 0.01  # a smaller p-value is a warning: one clean log in a hundred gets it
+MAX_BINS = 10
+MIN_BIN_VARIANCE = 5.0  # of the number of revealed labels in a bin; below it, chi-square tails are unreliable
+SUSPICIOUS = 0.01  # a smaller p-value is a warning; one clean log in a hundred gets it
 CONTRADICTED = 0.001  # a smaller p-value means that the propensities cannot be right
-LARGEST_FACTOR = 1e3  # by which propensities may be wrong
-POWER = 0.8  # the chance of being found that the smallest error has which a test could have seen
-MOST_NAMED = 3
+LARGEST_FACTOR = 1e3  # largest factor by which propensities may be wrong
+POWER = 0.8  # power at which the smallest detectable error is reported
+MAX_NAMED = 3
 
-ENOUGH_ROWS = 200  # of a log that can be checked unless its propensities are close to 0 or 1
+ENOUGH_ROWS = 200  # rows with which a log can be checked unless its propensities are close to 0 or 1
 
 Status = Literal["checked", "labelled rows only", "everything revealed", "nearly certain", "too few rows"]
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Logged rows with similar propensities: how many there are, and the shares promised and revealed."""
+    """Logged rows with similar propensities: their number, and the expected and observed shares of revealed labels."""
 
     low: float
     high: float
@@ -37,33 +37,35 @@ class Bin:
     promised: float
     observed: float
     error: float
-    """The standard error that `observed` has if the propensities are right."""
+    """The standard error of `observed` if the propensities are right."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Whether labels were revealed as often as promised.
+    """Whether labels were revealed as often as the propensities say.
 
     Parameters
     ----------
     status : str
-        "checked", or why it could not be: "labelled rows only", "everything revealed", "nearly certain", "too few rows".
+        "checked", or why it could not be: "labelled rows only", "everything revealed", "nearly certain", "too
+        few rows".
     bins : tuple of Bin
         By propensity, lowest first.
     expected_error : float
-        The expected calibration error: the mean of |observed − promised| over rows, by bins.
+        The expected calibration error: the row-weighted mean of |observed − promised| over bins.
     p_value : float
-        The chance of labels at least as far from what was promised if the propensities are right; 1 if it could not be
-        checked. Three times the smallest p-value of three tests, so that looking three ways does not count against the log.
+        The p-value under correct propensities; 1 if it could not be checked. Three times the smallest p-value
+        of three tests (Bonferroni).
     overall_p, bins_p, features_p : float
-        Of the tests: of all labels together, by bins of propensity, and by feature.
+        The p-values of the three tests: all labels together, by bins of propensity, and by feature.
     features : tuple of (name, z)
-        The features that tell where labels were revealed more often (z > 0: where the feature is high) or less often than
-        promised, most telling first.
+        The features along which labels were revealed more often (z > 0: where the feature is high) or less
+        often than the propensities say, most significant first.
     broken_promises : int
         Rows with propensity 1 whose label was not revealed.
     least_factor : float, optional
-        The least factor by which propensities may be wrong and are called suspicious in four logs of five: see ``least_factor``.
+        The smallest error factor of the propensities that would be called suspicious in four logs of five;
+        see ``least_factor``.
     """
 
     status: Status
@@ -117,7 +119,7 @@ class Calibration:
 
     @property
     def n_rows(self) -> int:
-        """The rows whose label might have been revealed or not."""
+        """The number of rows whose propensity is neither 0 nor 1."""
         return sum(b.rows for b in self.bins)
 
     @property
@@ -169,20 +171,20 @@ def check_calibration(
     names: Sequence[str] = (),
     rng: np.random.Generator | None = None,
 ) -> Calibration:
-    """Compare the labels revealed with those promised in three ways; the smallest p-value times three is the finding.
+    """Compare observed and expected reveals in three ways; the result is the smallest p-value times three.
 
     With Z whether a label was revealed, E = Σ Q0 and V = Σ Q0·(1 − Q0):
 
     - *Overall*: ``(ΣZ − E)/√V`` is about standard normal.
-    - *By propensity*: Hosmer and Lemeshow's test with all its degrees of freedom, because the propensities were not fitted to
-      these bins: ``Σ (O − E)²/V`` over bins is chi-square with as many degrees of freedom as there are bins. Bins have about
-      equal V, at least 5; equal propensities share a bin.
-    - *By feature*: the score test of each feature, ``Σ (Z − Q0)·r/√(Σ Q0·(1 − Q0)·r²)`` with r the feature's ranks around
-      their mean. This finds propensities that are right on average but leave out what the policy looked at. Šidák's
-      correction allows for the number of features.
+    - *By propensity*: the Hosmer–Lemeshow test with all its degrees of freedom, because the propensities were
+      not fitted to these bins: ``Σ (O − E)²/V`` over bins is chi-square with as many degrees of freedom as
+      there are bins. Bins have about equal V, at least 5; equal propensities share a bin.
+    - *By feature*: the score test of each feature, ``Σ (Z − Q0)·r/√(Σ Q0·(1 − Q0)·r²)`` with r the feature's
+      centred ranks. This finds propensities that are right on average but ignore what the policy used.
+      Šidák's correction allows for the number of features.
 
-    If the log kept only its labelled rows (`labelled_only`), nothing can be checked; without `X`, nothing is tested by feature. `rng` draws
-    the rows that are looked at if the log has more than 20,000.
+    If the log kept only its labelled rows (`labelled_only`), nothing can be checked; without `X`, there is no
+    test by feature. `rng` samples rows if the log has more than 20,000.
 
     Examples
     --------
@@ -199,13 +201,13 @@ def check_calibration(
     uncertain = (propensity > 0.0) & (propensity < 1.0)
     if not uncertain.any():
         return Calibration("everything revealed", broken_promises=broken)
-    if uncertain.all():  # then no copy is made: a log may be large
+    if uncertain.all():  # avoids a copy of a log that may be large
         q, is_revealed = propensity, revealed
     else:
         q, is_revealed = propensity[uncertain], revealed[uncertain]
     lows, highs = _make_bins(q)
     rows, promised, observed, variance = _sum_bins(q, is_revealed, lows)
-    if variance.min() < LEAST_BIN_VARIANCE:
+    if variance.min() < MIN_BIN_VARIANCE:
         status: Status = "too few rows" if q.size < ENOUGH_ROWS else "nearly certain"
         return Calibration(status, broken_promises=broken)
     from scipy.special import chdtrc, ndtr
@@ -224,13 +226,14 @@ def check_calibration(
 
 
 def least_factor(q: Floats) -> float | None:
-    """Return the least factor by which propensities may be too high or too low and the overall test finds it in four logs of five; None if it finds none.
+    """Return the smallest error factor of propensities that is detected in four logs of five; None if none is.
 
-    If labels are revealed with chances c instead of Q0, ΣZ is off by ``Σ (c − Q0)`` on average, with variance ``Σ c·(1 − c)``. The test finds what is
-    off by more than ``z·√V``, with z the normal quantile of a third of `SUSPICIOUS`. c is Q0/f or, up to 1, f·Q0. If propensities are so close to 1
-    that chances above them cannot be found, only those below count.
+    If labels are revealed with probabilities c instead of Q0, ΣZ is off by ``Σ (c − Q0)`` on average, with
+    variance ``Σ c·(1 − c)``. The overall test detects more than ``z·√V``, with z the normal quantile of a
+    third of `SUSPICIOUS`. c is Q0/f or, up to 1, f·Q0. If propensities are so close to 1 that higher ones
+    cannot be detected, only lower ones count.
 
-    `q` are propensities above 0 and below 1; of many, some stand for all.
+    `q` are propensities strictly between 0 and 1; a sample is used if there are many.
 
     Examples
     --------
@@ -239,7 +242,7 @@ def least_factor(q: Floats) -> float | None:
     """
     from scipy.special import ndtri
 
-    some = q[:: 1 + (q.size - 1) // MOST_ROWS]
+    some = q[:: 1 + (q.size - 1) // MAX_ROWS]
     each = q.size / some.size
     beyond = -float(ndtri(SUSPICIOUS / 6.0)) * np.sqrt(each * (some * (1.0 - some)).sum())
 
@@ -253,7 +256,7 @@ def least_factor(q: Floats) -> float | None:
 
 
 def _bisect(is_found: Callable[[float], bool]) -> float | None:
-    """Return the least factor above 1 that is found, or None if not even `LARGEST_FACTOR` is."""
+    """Return the smallest factor above 1 that is found; None if not even `LARGEST_FACTOR` is."""
     low, high = 1.0, LARGEST_FACTOR
     if not is_found(high):
         return None
@@ -271,15 +274,15 @@ def _test_features(
     names: Sequence[str],
     rng: np.random.Generator | None,
 ) -> tuple[float, tuple[tuple[str, float], ...]]:
-    """Return the smallest p-value of the features' score tests, and the most telling features.
+    """Return the smallest p-value of the features' score tests, and the most significant features.
 
-    `q` and `is_revealed` are of the uncertain rows of X, in their order.
+    `q` and `is_revealed` are those of the uncertain rows of X, in order.
     """
     if X is None or X.shape[1] == 0:
         return 1.0, ()
     positions = np.flatnonzero(uncertain)
-    if q.size > MOST_ROWS:
-        rows = (rng or np.random.default_rng(0)).choice(q.size, MOST_ROWS, replace=False)
+    if q.size > MAX_ROWS:
+        rows = (rng or np.random.default_rng(0)).choice(q.size, MAX_ROWS, replace=False)
         q, is_revealed, positions = q[rows], is_revealed[rows], positions[rows]
     from scipy.special import ndtr
 
@@ -289,13 +292,13 @@ def _test_features(
         return 1.0, ()
     p = sidak(2.0 * ndtr(-np.abs(z[tested])), int(tested.sum()))
     order = np.argsort(p, kind="stable")
-    columns = np.flatnonzero(tested)[order][:MOST_NAMED]
+    columns = np.flatnonzero(tested)[order][:MAX_NAMED]
     pairs = zip(columns, p[order], strict=False)
     return float(p.min()), tuple((str(names[k]), float(z[k])) for k, part in pairs if part < SUSPICIOUS)
 
 
 def feature_scores(X: Matrix, residual: Floats, variance: Floats) -> Floats:
-    """Return the score statistic of each feature, about standard normal if the residuals have mean 0; NaN if it has no spread.
+    """Return each feature's score statistic, about standard normal if residuals have mean 0; NaN if it is constant.
 
     `residual` and `variance` are Z − Q0 and Q0·(1 − Q0) of each row.
 
@@ -310,24 +313,24 @@ def feature_scores(X: Matrix, residual: Floats, variance: Floats) -> Floats:
     squares = R.multiply(R) if is_sparse(R) else R**2
     spread = np.asarray(squares.T @ variance).ravel()
     score = np.asarray(R.T @ residual).ravel()
-    return np.where(spread >= LEAST_BIN_VARIANCE / 3.0, score / np.sqrt(np.maximum(spread, 1e-300)), np.nan)
+    return np.where(spread >= MIN_BIN_VARIANCE / 3.0, score / np.sqrt(np.maximum(spread, 1e-300)), np.nan)
 
 
 def _make_bins(q: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest value of each bin: about equal sums of Q0·(1 − Q0), and at least 5 if all rows have as much."""
+    """Return the bounds of bins with about equal sums of Q0·(1 − Q0), at least 5 if all rows have as much."""
     values, counts = np.unique(q, return_counts=True)
     variance = counts * (values * (1.0 - values))
-    step = max(LEAST_BIN_VARIANCE, float(variance.sum()) / MOST_BINS)
+    step = max(MIN_BIN_VARIANCE, float(variance.sum()) / MAX_BINS)
     starts = np.cumsum(variance) - variance
     coarse = np.unique((starts / step).astype(np.int64), return_inverse=True)[1]
     sums = np.bincount(coarse, weights=variance)
     merged, current, total = np.zeros(sums.size, dtype=np.int64), 0, 0.0
     for i, part in enumerate(sums):
-        if total >= LEAST_BIN_VARIANCE:
+        if total >= MIN_BIN_VARIANCE:
             current, total = current + 1, 0.0
         merged[i] = current
         total += float(part)
-    if total < LEAST_BIN_VARIANCE and current > 0:
+    if total < MIN_BIN_VARIANCE and current > 0:
         merged[merged == current] = current - 1
     bin_of = merged[coarse]
     first = np.searchsorted(bin_of, np.arange(bin_of[-1] + 1))
@@ -335,7 +338,7 @@ def _make_bins(q: Floats) -> tuple[Floats, Floats]:
 
 
 def _sum_bins(q: Floats, is_revealed: Bools, lows: Floats) -> tuple[Ints, Floats, Floats, Floats]:
-    """Return for each bin its rows, and the sums of Q0, of revealed labels and of Q0·(1 − Q0)."""
+    """Return each bin's number of rows, and its sums of Q0, of revealed labels and of Q0·(1 − Q0)."""
     rows, sums = np.zeros(lows.size, dtype=np.int64), np.zeros((3, lows.size))
     for part in pieces(q.size):
         chance = q[part]

@@ -1,4 +1,4 @@
-"""Logs that kept only their labelled rows: count the rows that they had, and put pool rows in place of the missing ones."""
+"""Logs that kept only their labelled rows: estimate how many rows they had, and fill in pool rows for the rest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from observal.errors import InvalidInput, InvalidPropensity
 from observal.problem.data import LoggedData, Pool
 from observal.problem.rows import stack_rows
 
-_LEAST_CHANCE = 1e-9  # one labelled row then stands for a billion
-_MOST_VALUES = 500_000_000  # 4 GB of features drawn from the pool
+_MIN_CHANCE = 1e-9  # at this propensity, one labelled row stands for a billion
+_MAX_VALUES = 500_000_000  # feature values drawn from the pool: 4 GB
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class LoggedRows:
 def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -> LoggedRows:
     """Return how many rows a log had that kept only its labelled rows.
 
-    Estimated as Σ 1/Q0 over the labelled rows (Horvitz and Thompson's estimate, unbiased where no propensity is 0), with
+    Estimated as Σ 1/Q0 over the labelled rows (Horvitz–Thompson, unbiased if no propensity is 0), with
     standard error sqrt(Σ (1 − Q0)/Q0²).
 
     Parameters
     ----------
     propensity : array of shape (labelled rows,)
-        The chance that each row's label was revealed; above 0, because it was.
+        The probability that each row's label was revealed; above 0.
     n_logged_rows : int, optional
-        The number of rows, where it is known.
+        The number of rows, if known.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -
             "correct the propensity."
         )
     if n_logged_rows is None:
-        if chances.min() < _LEAST_CHANCE:
+        if chances.min() < _MIN_CHANCE:
             raise InvalidPropensity(
                 f"The rows of the log cannot be counted with a propensity as small as {chances.min():g}; "
                 "give their number, or a floor."
@@ -76,7 +76,7 @@ def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -
 
 @dataclass(frozen=True, eq=False)
 class CompletedLog:
-    """A log with replacements for the rows that it did not keep, and notes on what was done."""
+    """A log with replacements for the rows it did not keep, and notes on what was done."""
 
     logged: LoggedData
     logged_rows: LoggedRows
@@ -87,24 +87,24 @@ class CompletedLog:
 def complete_log(
     labelled: LoggedData, pool: Pool, n_logged_rows: int | None = None, random_state: int = 0
 ) -> CompletedLog:
-    """Fill up a log that kept only its labelled rows with pool rows in place of the missing ones.
+    """Complete a log that kept only its labelled rows, with pool rows in place of the missing ones.
 
-    The pool is drawn from P(x), and a row was left without a label with chance 1 − Q0(x), so the missing rows follow
-    P(x | not revealed) ∝ P(x)·(1 − Q0(x)). Drawing pool rows with chances proportional to 1 − Q0(x) therefore gives, in
-    expectation, the distribution of rows and propensities that the whole log had. The drawn rows carry no label: they
-    change only the number of logged rows and the distribution of Q0, from which weights and clip thresholds are made.
-    The draw is systematic: a row is taken as often as expected, up to one more or less.
+    The pool is drawn from P(x), and a row stayed unlabelled with probability 1 − Q0(x), so the missing rows
+    follow P(x | not revealed) ∝ P(x)·(1 − Q0(x)). Sampling pool rows in proportion to 1 − Q0(x) therefore
+    reproduces, in expectation, the whole log's distribution of rows and propensities. The sampled rows carry
+    no label: they change only the number of logged rows and the distribution of Q0, which determine weights
+    and clip thresholds. Sampling is systematic: a row is taken as often as expected, up to one more or less.
 
     Parameters
     ----------
     labelled : LoggedData
         A log with a label in every row.
     pool : Pool
-        The unlabelled rows, with the propensity that the same policy would have given them.
+        The unlabelled rows, with their propensities under the same policy.
     n_logged_rows : int, optional
-        The number of rows that the log had; by default estimated, see ``count_logged_rows``.
+        The number of rows that the log had; estimated by default, see ``count_logged_rows``.
     random_state : int
-        Seed of the draw.
+        Seed of the sampling.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def complete_log(
     n_added = size.n_logged_rows - len(labelled)
     if n_added == 0:
         return CompletedLog(labelled, size, 0, ("The log is complete: it kept every row.",))
-    if n_added * pool.X.shape[1] > _MOST_VALUES:
+    if n_added * pool.X.shape[1] > _MAX_VALUES:
         raise InvalidInput(
             f"The log kept only {len(labelled)} of {size.n_logged_rows} rows ({size.method}), and so many replacements do not fit in "
             "memory; give the number of rows that the log had, or a floor for the propensities."
@@ -136,7 +136,7 @@ def complete_log(
             "a propensity is the chance that a row's label was revealed."
         )
     points = (np.arange(n_added) + np.random.default_rng(random_state).random()) / n_added * unrevealed[-1]
-    # side="right": a row of chance 0 is never taken.
+    # side="right": a row of probability 0 is never taken.
     positions = np.minimum(np.searchsorted(unrevealed, points, side="right"), np.flatnonzero(pool.propensity < 1.0)[-1])
     completed = _append_pool_rows(labelled, pool, positions)
     error = f" ± {size.standard_error:.0f}" if size.standard_error else ""
@@ -167,7 +167,7 @@ def _append_pool_rows(labelled: LoggedData, pool: Pool, positions: Ints) -> Logg
 
 
 def _make_ids(log_ids: NDArray[Any], pool_ids: NDArray[Any], n_added: int) -> NDArray[Any]:
-    """Return the log's ids and new ones: numbers that follow the largest, or names where ids are text."""
+    """Return the log's ids and new ones: numbers that follow the largest, or names if ids are text."""
     used = set(log_ids.tolist()) | set(pool_ids.tolist())
     if log_ids.dtype.kind in "iu" and pool_ids.dtype.kind in "iu" and (largest := max(used)) + n_added < 2**63:
         return np.concatenate([log_ids, np.arange(largest + 1, largest + 1 + n_added)])

@@ -1,4 +1,4 @@
-"""Hidden confounding: how far the error estimate moves if the policy looked at something that is not on record."""
+"""Hidden confounding: how far the error estimate moves if the policy used something that is not recorded."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from observal.problem.words import count, number, percent
 
 
 def confounded_range(outcomes: ArrayLike, propensity: ArrayLike, strength: float) -> tuple[float, float]:
-    r"""Return the least and the largest weighted mean that hidden confounding of a given strength allows, exactly.
+    r"""Return the smallest and largest weighted mean under hidden confounding of a given strength, exactly.
 
-    Under the marginal sensitivity model (Tan, 2006) the odds of a row's true chance of being revealed, which may depend
+    Under the marginal sensitivity model (Tan, 2006) the odds that a row was truly revealed, which may depend
     on its label, are within [1/Γ, Γ] times those of its stated propensity e. Its weight is then
-    ``w = 1 + (1/e − 1)·g`` with g in [1/Γ, Γ], and the mean is ``Σ w·v / Σ w``. That ratio is largest if every row with
-    an outcome above some threshold has its largest weight and every other row its smallest, so that one sort and
-    cumulative sums find it.
+    ``w = 1 + (1/e − 1)·g`` with g in [1/Γ, Γ], and the mean is ``Σ w·v / Σ w``. That ratio is largest if
+    every row with an outcome above some threshold has its largest weight and every other row its smallest, so
+    one sort and cumulative sums find it.
 
-    `outcomes` are v, for instance 1 for a mistake and 0 otherwise; `propensity` is e > 0; and `strength` is Γ ≥ 1, where 1 means no hidden
-    confounding.
+    `outcomes` are v, for instance 1 for a mistake and 0 otherwise; `propensity` is e > 0; `strength` is Γ ≥
+    1, where 1 means no hidden confounding.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def confounded_range(outcomes: ArrayLike, propensity: ArrayLike, strength: float
 
 
 def _largest_weighted_mean(values: Floats, lightest: Floats, heaviest: Floats) -> float:
-    """Return the largest weighted mean with each weight between its two ends."""
+    """Return the largest weighted mean with each weight between its two bounds."""
     order = np.argsort(-values, kind="stable")
     v, low, high = values[order], lightest[order], heaviest[order]
 
@@ -66,11 +66,11 @@ class Confounding:
     Parameters
     ----------
     error : float or None
-        The weighted share of mistakes out of fold, within the clip; None if there are too few labels.
+        The weighted out-of-fold error, without clipped rows; None if there are too few labels.
     rows : int
         Labels behind it.
     ranges : tuple of (strength, low, high)
-        The error that confounding of each strength allows.
+        The errors that confounding of each strength allows.
     """
 
     error: float | None

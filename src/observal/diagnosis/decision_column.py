@@ -13,12 +13,13 @@ from observal.problem.data import LoggedData
 from observal.problem.rows import column_of
 from observal.problem.words import exact, listed, option_words, percent
 
-MOST_ROWS = 5000  # logged rows that are looked at
-LEAST_OF_KIND = 10  # rows with a label, and as many without one; with fewer, a column may fit by chance
-NEARLY = 0.05  # of the rarer kind (with or without a label) that a column may get wrong and still be the decision
-MOST_VALUES = 3  # of a column of numbers that are tried, the most frequent ones
-LEAST_SHARE = 0.02  # of the rows that such a value must have
-SAME = 0.05  # mean distance of the propensities from 0 or 1, as the label was revealed or not, below which they repeat the decision
+MAX_ROWS = 5000  # logged rows to check
+MIN_OF_KIND = 10  # rows with a label, and without one; with fewer, a column may match by chance
+MAX_MISTAKES = 0.05  # share of the rarer kind (with or without a label) that a decision column may get wrong
+MAX_VALUES = 3  # values of a numeric column to try, the most frequent ones
+MIN_SHARE = 0.02  # share of the rows that such a value must have
+# Propensities whose mean distance from the decision (0 or 1) is smaller merely repeat it.
+REPEAT_DISTANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Decision:
 
 
 def decision_sentence(decisions: Sequence[Decision]) -> str:
-    """Return what to do about columns that are the decision, in a sentence.
+    """Return a sentence on what to do about decision columns.
 
     Examples
     --------
@@ -68,11 +69,11 @@ def decision_sentence(decisions: Sequence[Decision]) -> str:
 
 
 def find_decisions(logged: LoggedData, names: Sequence[str], sources: Sequence[str]) -> tuple[Decision, ...]:
-    """Return the columns that tell which labels were revealed: by one value, or by whether there is any.
+    """Return the columns that tell which labels were revealed: by one value, or by whether a value is missing.
 
-    A number above a threshold is not looked for: a policy may well follow a score, and then the score must stay among the features.
+    Numeric thresholds are not searched: a policy may well follow a score, which must then stay among the features.
 
-    `sources` are the columns of the table that the features `names` come from.
+    `sources` are the table columns that the features `names` come from.
 
     Examples
     --------
@@ -83,20 +84,20 @@ def find_decisions(logged: LoggedData, names: Sequence[str], sources: Sequence[s
     >>> find_decisions(logged, ["age", "treated"], ["age", "treated"])[0].evidence
     '100% of the rows with treated=1 have a label, and 0% of the others'
     """
-    positions = sample_positions(logged.rows, MOST_ROWS)
+    positions = sample_positions(logged.rows, MAX_ROWS)
     revealed = logged.revealed[positions]
     least = min(int(revealed.sum()), int((~revealed).sum()))
-    if least < LEAST_OF_KIND:
+    if least < MIN_OF_KIND:
         return ()
     X = logged.rows.take(positions)
-    found: dict[str, tuple[tuple[int, bool], Decision]] = {}  # the fewest mistakes first, then "is" before "is not"
+    found: dict[str, tuple[tuple[int, bool], Decision]] = {}  # fewest mistakes first, then "is" before "is not"
     for k, (name, source) in enumerate(zip(names, sources, strict=True)):
         for value, has_value in _splits(column_of(X, k)):
             holds = bool(2 * np.count_nonzero(has_value == revealed) >= revealed.size)
             inside = has_value if holds else ~has_value
             wrong = int(np.count_nonzero(inside != revealed))
             order = wrong, not holds
-            if wrong <= NEARLY * least and (source not in found or order < found[source][0]):
+            if wrong <= MAX_MISTAKES * least and (source not in found or order < found[source][0]):
                 shares = float(revealed[inside].mean()), float(revealed[~inside].mean())
                 found[source] = order, Decision(source, _condition(name, value, holds), *shares)
     return tuple(decision for _, decision in found.values())
@@ -112,20 +113,20 @@ def repeats_decision(propensity: Floats, revealed: Bools) -> bool:
     >>> repeats_decision(np.array([0.99, 0.02, 0.0]), shown), repeats_decision(np.array([0.5, 0.2, 0.0]), shown)
     (True, False)
     """
-    return bool(np.abs(propensity - revealed).mean() < SAME)
+    return bool(np.abs(propensity - revealed).mean() < REPEAT_DISTANCE)
 
 
 def _splits(values: Floats) -> list[tuple[float, Bools]]:
-    """Return values of a column, each with the rows that have it: 1 of two values 0 and 1, else the most frequent ones."""
+    """Return candidate values of a column, each with its rows: 1 for a 0/1 column, else the most frequent ones."""
     distinct, counts = np.unique(values, return_counts=True)
     if np.isin(distinct, (0.0, 1.0)).all():
         return [(1.0, values == 1.0)] if distinct.size == 2 else []
-    order: Ints = np.argsort(-counts, kind="stable")[:MOST_VALUES]
-    return [(float(distinct[k]), values == distinct[k]) for k in order if counts[k] >= LEAST_SHARE * values.size]
+    order: Ints = np.argsort(-counts, kind="stable")[:MAX_VALUES]
+    return [(float(distinct[k]), values == distinct[k]) for k in order if counts[k] >= MIN_SHARE * values.size]
 
 
 def _condition(name: str, value: float, holds: bool) -> str:
-    """Return in words which rows of a table have a value, or do not have it."""
+    """Describe the rows of a table that have a value, or do not have it."""
     if name.endswith(" is missing"):
         return f"a {'missing' if holds else 'known'} {name.removesuffix(' is missing')!r}"
     column, equals, category = name.partition("=")

@@ -18,7 +18,7 @@ from observal.diagnosis.decision_column import Decision, decision_sentence, find
 from observal.diagnosis.drift import Drift, find_drift
 from observal.diagnosis.feature_values import sample_rows, source_of, standardise
 from observal.diagnosis.leaks import Leak, find_leaks, leak_sentence
-from observal.diagnosis.learning_curve import LEAST_LABELS, LabelsNeeded, labels_needed, mistakes_out_of_fold
+from observal.diagnosis.learning_curve import MIN_LABELS, LabelsNeeded, labels_needed, out_of_fold_mistakes
 from observal.diagnosis.near_copies import NearCopies, find_near_copies
 from observal.diagnosis.overlap import Overlap, find_overlap
 from observal.diagnosis.propensity import keeps_labelled_only
@@ -31,14 +31,14 @@ from observal.problem.rows import Matrix
 from observal.problem.words import count, number, percent
 from observal.threads import one_thread
 
-LOST = 0.05  # of the population unseen: as much as the error itself often is, so no weighted estimate can be trusted
-FEW_EFFECTIVE = 30.0  # labels; below it a 95% interval for an error is wider than 0.3
+MAX_UNSEEN = 0.05  # unseen share of the population that rivals typical errors: no weighted estimate can be trusted
+FEW_EFFECTIVE = 30.0  # effective labels; with fewer, a 95% interval for an error is wider than 0.3
 FEW_OF_CLASS = 5
-HEAVY = 0.5  # of all weight on one label in a hundred
-MOST_LABELS = 2000  # revealed labels that classifiers are fitted on
+HEAVY_SHARE = 0.5  # share of all weight on one label in a hundred
+MAX_LABELS = 2000  # revealed labels to fit classifiers on
 WIDTH = 100
 BEFORE = "Before you spend money"
-MOST_LINES = 5  # under that heading
+MAX_LINES = 5  # listed under that heading
 
 UNTESTED = (
     "No test can show whether the old policy used something that was not recorded, or whether labels would be the "
@@ -57,19 +57,19 @@ class Diagnosis:
     n_logged, revealed, pool_rows : int
         Rows of the log, labels revealed among them, rows of the pool.
     n_logged_rows : float
-        The rows that the old policy looked at: `n_logged`, or an estimate if only labelled rows were kept.
+        The rows that the old policy saw: `n_logged`, or an estimate if only labelled rows were kept.
     labelled_only : bool
         Whether the log kept only its labelled rows.
     overlap, weights, calibration, drift, confounding, labels_needed, near_copies
         The findings, each with its numbers and ``sentences()``.
     class_counts : tuple of (class, labels)
-        How many labels of each class the log reveals.
+        The number of labels of each class in the log.
     random_state : int
         The seed of all random draws.
     decisions : tuple of Decision
         Columns that tell which labels were revealed.
     repeats_decision : bool
-        Whether the propensities only repeat such a column: everything that is computed with them then means nothing.
+        Whether the propensities merely repeat such a column, which makes everything computed from them meaningless.
     leaks : tuple of Leak
         Columns that may leak the label.
     label : str
@@ -98,7 +98,7 @@ class Diagnosis:
     @property
     def level(self) -> Level:
         """The verdict: "good", "care" (read the warnings) or "buy" (weights cannot help: labels must be bought)."""
-        if self.repeats_decision or self.overlap.barely > LOST or self.weights.effective < FEW_EFFECTIVE:
+        if self.repeats_decision or self.overlap.barely > MAX_UNSEEN or self.weights.effective < FEW_EFFECTIVE:
             return "buy"
         return "care" if self.warnings else "good"
 
@@ -113,7 +113,7 @@ class Diagnosis:
             if contradicted
             else ""
         )
-        if self.overlap.barely > LOST:
+        if self.overlap.barely > MAX_UNSEEN:
             where = f" {self.overlap.mostly}" if self.overlap.mostly else ""
             return (
                 f"Importance weighting cannot help on {percent(self.overlap.barely)} of the rows: the log has almost no labels "
@@ -131,7 +131,7 @@ class Diagnosis:
         return f"The log covers the pool, and its labels can be weighted to represent it.{self._limits()} {UNTESTED}"
 
     def _limits(self) -> str:
-        """Return the smallest errors that would have been found: a small log that looks good may only be small."""
+        """Return the smallest detectable errors: a small log may look good only because it is small."""
         limits = [limit for limit in (self.calibration.limit, self.drift.limit) if limit]
         if not limits:
             return ""
@@ -140,7 +140,7 @@ class Diagnosis:
         )
 
     def _unchecked(self) -> str:
-        """Return what there are too few rows to check."""
+        """Return what could not be checked because there are too few rows."""
         of_propensities, of_drift = self.calibration.status == "too few rows", not self.drift.checked
         what = ["whether the propensities are right"] * of_propensities + [
             "whether log and pool come from the same population"
@@ -148,7 +148,7 @@ class Diagnosis:
         return f"There are too few rows to check {' and '.join(what)}."
 
     def _about_columns(self) -> list[str]:
-        """Return which columns tell what was revealed, and which may leak the label."""
+        """Return warnings about decision columns and possible leaks."""
         sentences = [decision_sentence(self.decisions)] if self.decisions else []
         return [*sentences, leak_sentence(self.leaks, self.label)] if self.leaks else sentences
 
@@ -160,7 +160,7 @@ class Diagnosis:
             return tuple(sentences)
         if self.calibration.suspicious:
             sentences += self.calibration.sentences()
-        if self.overlap.barely > LOST:
+        if self.overlap.barely > MAX_UNSEEN:
             sentences.append(
                 f"{self.overlap.sentences()[0]} An error estimate from the log says nothing about these rows."
             )
@@ -173,7 +173,7 @@ class Diagnosis:
             for label, n in self.class_counts
             if n < FEW_OF_CLASS
         ]
-        if self.weights.revealed >= 100 and self.weights.top_share > HEAVY:
+        if self.weights.revealed >= 100 and self.weights.top_share > HEAVY_SHARE:
             sentences.append(
                 f"The heaviest 1% of the labels carry {percent(self.weights.top_share)} of the total weight."
             )
@@ -192,7 +192,7 @@ class Diagnosis:
         return tuple(sentences)
 
     def sections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return headings and their sentences; a sentence that starts with a dash is an item of a list: see ``paragraphs``."""
+        """Return headings and their sentences; one that starts with a dash is a list item, see ``paragraphs``."""
         if self.repeats_decision:
             return ()
         parts = (
@@ -216,11 +216,11 @@ class Diagnosis:
 
     @property
     def serious(self) -> tuple[str, ...]:
-        """Those of the warnings that make labels a waste of money as long as nothing is changed."""
+        """The warnings that make buying labels a waste of money until something is changed."""
         return (*self._about_columns(), *(self.calibration.sentences() if self.calibration.cannot_be_right else ()))
 
     def text(self, more_warnings: Sequence[str] = (), all_warnings: bool = False) -> str:
-        """Return the diagnosis as a page of plain text, with the first warnings or with all of them."""
+        """Return the diagnosis as plain text, with the first warnings or with all of them."""
         lines = [_fill(self.summary), "", _fill(self.verdict)]
         warnings = list(dict.fromkeys((*self.warnings, *more_warnings)))
         if warnings:
@@ -235,7 +235,7 @@ class Diagnosis:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON; a number without limit is None, and `n_logged` is ``rows_logged``."""
+        """Return everything as plain values for JSON; infinity becomes None, and `n_logged` is ``rows_logged``."""
         fields = {"rows_logged" if name == "n_logged" else name: value for name, value in asdict(self).items()}
         for region, source in zip(fields["overlap"]["regions"], self.overlap.regions, strict=True):
             region["words"] = source.words()
@@ -244,12 +244,12 @@ class Diagnosis:
 
 
 def _fill(text: str, indent: str = "", later_indent: str = "") -> str:
-    # An option such as --known-before must stay in one piece, so that it can be copied.
+    # An option such as --known-before must not be broken across lines, so that it can be copied.
     return fill(text, WIDTH, initial_indent=indent, subsequent_indent=later_indent, break_on_hyphens=False)
 
 
 def item(text: str) -> str:
-    """Return a sentence as an item of a list, in lines of some width."""
+    """Return a sentence as a wrapped list item."""
     return _fill(f"– {text}", "  ", "    ")
 
 
@@ -262,20 +262,20 @@ def _to_json(value: object) -> object:
 
 
 def shorten(sentences: Sequence[str]) -> tuple[str, ...]:
-    """Return at most five lines: the sentences or, if there are more, the first four and how many are left out.
+    """Return at most five lines: the sentences or, if there are more, the first four and how many are omitted.
 
     Examples
     --------
     >>> shorten(["a.", "b.", "c.", "d.", "e.", "f."])
     ('a.', 'b.', 'c.', 'd.', '2 more; --notes shows them.')
     """
-    if len(sentences) <= MOST_LINES:
+    if len(sentences) <= MAX_LINES:
         return tuple(sentences)
-    return (*sentences[: MOST_LINES - 1], f"{len(sentences) - MOST_LINES + 1} more; --notes shows them.")
+    return (*sentences[: MAX_LINES - 1], f"{len(sentences) - MAX_LINES + 1} more; --notes shows them.")
 
 
 def paragraphs(sentences: Sequence[str]) -> list[str | list[str]]:
-    """Return sentences joined to paragraphs, and items that start with a dash as lists.
+    """Join sentences to paragraphs, and items that start with a dash to lists.
 
     Examples
     --------
@@ -305,32 +305,32 @@ def diagnose(
 ) -> Diagnosis:
     """Find out how far a log can be trusted for a pool, before any label is bought.
 
-    Shares, weights and calibration are computed on all rows. What looks at features uses a random sample: at most 20,000
-    pool rows to describe what is barely covered, 2,000 rows of log and pool each to look for drift, and 2,000 labels to
-    fit classifiers on.
+    Shares, weights and calibration use all rows. Checks of features use random samples: at most 20,000 pool
+    rows to describe what is barely covered, 2,000 rows of log and pool each to detect drift, and 2,000 labels
+    to fit classifiers on.
 
     Parameters
     ----------
     logged, pool : LoggedData, Pool
-        What the old policy showed, and the rows that can be asked about.
+        What the old policy revealed, and the rows that can be asked about.
     feature_names : sequence of str, optional
-        Of the columns; ``x0``, ``x1``, … by default.
+        Names of the columns; ``x0``, ``x1``, … by default.
     sources : sequence of str, optional
-        The column of the table that each feature comes from; taken from the features' names by default.
+        The table column that each feature comes from; derived from the features' names by default.
     date_features : collection of str
-        The names of those that are dates, in days since 1970-01-01.
+        Names of features that are dates, in days since 1970-01-01.
     percent_features : collection of str
-        The names of those to show in percent.
+        Names of features to show in percent.
     target_error : float, optional
-        An error in (0, 1) whose price in labels is to be estimated.
+        An error in (0, 1); the number of labels it needs is estimated.
     confounding : sequence of float
-        Strengths Γ ≥ 1 of hidden confounding: by how much the true odds of being revealed may differ from the stated ones.
+        Strengths Γ ≥ 1 of hidden confounding: the factor by which the true odds of being revealed may be off.
     random_state : int
         The seed of all random draws.
     label : str
-        The name of the label; columns named like it are looked at.
+        The name of the label; columns with similar names are checked for leaks.
     known_before : collection of str
-        Columns that are known before the label is: no warning says that they may give it away.
+        Columns known before the label is; they are never reported as leaks.
 
     Returns
     -------
@@ -354,7 +354,7 @@ def diagnose(
     """
     problem = Problem(logged, pool)
     names = _check(problem, feature_names, target_error, confounding, random_state)
-    # Each part draws from its own stream, so that an option of one does not change another.
+    # Each check has its own random stream, so that an option of one does not change another.
     for_tree, for_drift, for_fit, for_curve, for_scores, for_copies = (
         np.random.default_rng([random_state, part]) for part in range(6)
     )
@@ -368,7 +368,7 @@ def diagnose(
     rows = _sample_labels(logged, weights.clip, for_fit)
     X, codes = standardise(logged.rows.take(rows)), logged.codes[rows]
     importance, groups = plain_importance(logged.propensity[rows]), problem.groups_of(rows)
-    with one_thread():  # many small fits: threads that wait for each other only slow them down
+    with one_thread():  # many small fits: threads would only slow each other down
         drift = find_drift(problem, names, for_drift, labelled_only)
         error_range = _confound(logged, rows, X, confounding, for_fit, groups)
         needed = labels_needed(X, codes, importance, target_error, for_curve, groups)
@@ -409,7 +409,7 @@ def _check(
     confounding: Sequence[float],
     random_state: int,
 ) -> list[str]:
-    """Return the feature names, or refuse wrong options."""
+    """Return the feature names; raise if options are invalid."""
     problem.require_numbers("The diagnosis", "use observal.load_problem, which encodes columns of any kind")
     if target_error is not None:
         check_share(target_error, "target_error", inner=True, fix="write 5% as 0.05")
@@ -420,7 +420,7 @@ def _check(
 
 
 def check_feature_names(names: Sequence[str] | None, n_features: int) -> list[str]:
-    """Return one name for each feature: ``x0``, ``x1``, … if none are given."""
+    """Return one name per feature: ``x0``, ``x1``, … if none are given."""
     if names is None:
         return [f"x{i}" for i in range(n_features)]
     if len(names) != n_features:
@@ -436,9 +436,9 @@ def _class_counts(logged: LoggedData) -> tuple[tuple[str, int], ...]:
 
 
 def _sample_labels(logged: LoggedData, clip: float, rng: np.random.Generator) -> Ints:
-    """Return logged rows with a label and a weight within the clip."""
+    """Return a sample of logged rows with a label and a weight within the clip."""
     rows = np.flatnonzero(logged.revealed & (plain_importance(logged.propensity) <= min(clip, 1e300)))
-    return rows[sample_rows(rows.size, MOST_LABELS, rng)]
+    return rows[sample_rows(rows.size, MAX_LABELS, rng)]
 
 
 def _confound(
@@ -449,11 +449,11 @@ def _confound(
     rng: np.random.Generator,
     groups: Ints | None,
 ) -> Confounding:
-    """Return how far hidden confounding of each strength would move the error out of fold of these rows."""
-    if rows.size < LEAST_LABELS:
+    """Return how far hidden confounding of each strength would move the out-of-fold error of these rows."""
+    if rows.size < MIN_LABELS:
         return Confounding(None, int(rows.size))
     chance = logged.propensity[rows]
-    wrong, _ = mistakes_out_of_fold(X, logged.codes[rows], plain_importance(chance), rng, groups=groups)
+    wrong, _ = out_of_fold_mistakes(X, logged.codes[rows], plain_importance(chance), rng, groups=groups)
     outcomes = wrong * (1.0 if logged.cost is None else logged.cost[rows])
     ranges = tuple((float(g), *confounded_range(outcomes, chance, float(g))) for g in sorted(strengths))
     return Confounding(confounded_range(outcomes, chance, 1.0)[0], int(rows.size), ranges)

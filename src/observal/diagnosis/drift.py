@@ -1,7 +1,7 @@
 """Drift: whether the log's rows, revealed or not, come from the same population as the pool's.
 
-``find_drift`` is the thorough test of a diagnosis. ``strong_shift`` is the quick one of a new session or campaign: it only
-finds what is too large to overlook.
+``find_drift`` is the thorough test of a diagnosis. ``strong_shift`` is the quick one of a new session or
+campaign, which finds only large shifts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from observal.checks import Bools, Floats
 from observal.diagnosis.calibration_check import POWER
 from observal.diagnosis.feature_values import (
-    MOST_ROWS,
+    MAX_ROWS,
     choose_columns,
     dense,
     rank_columns,
@@ -27,15 +27,15 @@ from observal.problem.problem import Problem
 from observal.problem.rows import Matrix
 from observal.problem.words import listed, p_value
 
-TREE_ROWS = 2000  # of each, that boosted trees see
-LEAST_ROWS = 20
-DRIFT_LEVEL = 0.02  # at most one pair of samples from one population in fifty is called different
+TREE_ROWS = 2000  # rows of log and pool each for the boosted trees
+MIN_ROWS = 20
+DRIFT_LEVEL = 0.02  # false positive rate for two samples from one population
 TREES = 40
-# Few small trees find shifts and changes of spread as often as a forest does, in a tenth of its time.
+# A few small trees detect shifts and changes of spread as often as a forest, in a tenth of the time.
 SMALL_TREES = {"num_leaves": 7, "learning_rate": 0.1, "min_data_in_leaf": 10, "max_bin": 63}
 
-QUICK_ROWS = 2000  # of log and pool each, for the quick test
-STRONG = 0.25  # standard deviations between a feature's mean ranks that make log and pool two populations
+QUICK_ROWS = 2000  # rows of log and pool each for the quick test
+STRONG = 0.25  # difference in a feature's mean ranks, in standard deviations, that makes two populations
 SURE = 0.001
 
 
@@ -48,16 +48,16 @@ class Drift:
     checked : bool
         False if there are too few rows.
     auc : float
-        How well a classifier tells a pool row from a logged one on rows it has not seen: ½ is guessing, 1 is certainty.
+        How well a classifier tells held-out pool rows from logged ones: ½ is guessing, 1 is perfect.
     p_value : float
-        The chance of differing this much if both come from one population: twice the smaller of the classifier's p-value and
-        the features'.
+        The p-value under one population: twice the smaller of the classifier's and the features'.
     differences : tuple of (feature, standardised mean difference)
         The features whose means differ most, pool minus log, in standard deviations.
     rows_compared : int
-        Rows looked at, log and pool together.
+        Rows compared, log and pool together.
     least_shift : float, optional
-        The least shift of one feature, in standard deviations, that is found in four pairs of samples of five: see ``least_shift``.
+        The smallest shift of one feature, in standard deviations, that is detected in four pairs of samples
+        of five; see ``least_shift``.
     """
 
     checked: bool
@@ -81,7 +81,7 @@ class Drift:
         return f"log and pool differing{by} in a feature"
 
     def evidence(self, which: str) -> str:
-        """Return how well a classifier tells rows apart, in words; `which` are the rows, as in "pool rows from logged ones"."""
+        """Describe how well a classifier tells rows apart; `which` are the rows, as in "pool rows from logged ones"."""
         return (
             f"a classifier trained to tell {which} has an out-of-fold AUC of {self.auc:.2f} "
             f"(0.5 is guessing; {p_value(self.p_value)}, which also covers tests of single features)"
@@ -115,13 +115,13 @@ class Drift:
 def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator, labelled_only: bool = False) -> Drift:
     """Test whether log and pool come from one population, apart from which labels were revealed.
 
-    Two tests; twice the smaller p-value is the finding. *Feature by feature*: Mann and Whitney's test of each, with Šidák's
-    correction for their number; a tenth of a standard deviation shows with a few thousand rows. *All at once*, for what no single
-    feature shows: boosted trees learn on one half of the rows to tell pool from log and are judged on the other, both ways
-    round. Without drift, their scores on rows they have not seen are independent of the origin, so each half gives a valid
-    Mann–Whitney test, and twice the smaller of the two p-values is one too. At most 20,000 rows of each are looked at, 2,000 by
-    the trees.
-    If the log kept only labelled rows, the pool is thinned to rows that the same policy would have revealed.
+    The result is twice the smaller p-value of two tests. *Feature by feature*: a Mann–Whitney test of each,
+    with Šidák's correction; a tenth of a standard deviation shows with a few thousand rows. *All at once*,
+    for what no single feature shows: boosted trees learn on one half of the rows to tell pool from log and
+    are evaluated on the other, both ways round. Without drift, their held-out scores are independent of the
+    origin, so each half gives a valid Mann–Whitney test, and so does twice the smaller of the two p-values.
+    At most 20,000 rows of each are used, 2,000 by the trees. If the log kept only labelled rows, the pool is
+    thinned to rows that the same policy would have revealed.
 
     Examples
     --------
@@ -139,14 +139,14 @@ def find_drift(problem: Problem, names: Sequence[str], rng: np.random.Generator,
     candidates = np.arange(len(pool))
     if labelled_only:
         candidates = np.flatnonzero(rng.random(len(pool)) < pool.propensity)
-    from_log = sample_rows(len(logged), MOST_ROWS, rng)
-    from_pool = candidates[sample_rows(candidates.size, MOST_ROWS, rng)]
+    from_log = sample_rows(len(logged), MAX_ROWS, rng)
+    from_pool = candidates[sample_rows(candidates.size, MAX_ROWS, rng)]
     X = problem.take(problem.positions(from_log, from_pool))
     return compare_rows(X, from_log.size, names, rng)
 
 
 def compare_rows(X: Matrix, n_first: int, names: Sequence[str], rng: np.random.Generator) -> Drift:
-    """Test whether the first of some rows come from one population with the others: see ``find_drift``.
+    """Test whether the first `n_first` rows come from the same population as the others; see ``find_drift``.
 
     Examples
     --------
@@ -156,15 +156,15 @@ def compare_rows(X: Matrix, n_first: int, names: Sequence[str], rng: np.random.G
     True
     """
     n_second = X.shape[0] - n_first
-    if min(n_first, n_second) < LEAST_ROWS or X.shape[1] == 0:
+    if min(n_first, n_second) < MIN_ROWS or X.shape[1] == 0:
         return Drift(False)
     is_second = np.arange(X.shape[0]) >= n_first
     part = np.concatenate([sample_rows(n_first, TREE_ROWS, rng), n_first + sample_rows(n_second, TREE_ROWS, rng)])
-    auc, by_trees = _tell_apart(X[part], is_second[part], rng)
+    auc, by_trees = _classify_origin(X[part], is_second[part], rng)
     by_features = shift_p_value(standardised_difference(scaled_ranks(X), is_second), is_second)
     difference = standardised_difference(X, is_second)
     largest = np.argsort(-np.abs(difference), kind="stable")[:3]
-    # Without drift a standardised difference is about normal with this spread; three of them are not chance.
+    # Without drift a standardised difference is about normal with this spread; three of them are significant.
     noise = 3.0 * np.sqrt(1.0 / n_first + 1.0 / n_second)
     differences = tuple((names[i], float(difference[i])) for i in largest if abs(difference[i]) > noise)
     found = min(1.0, 2.0 * min(by_trees, by_features))
@@ -172,10 +172,11 @@ def compare_rows(X: Matrix, n_first: int, names: Sequence[str], rng: np.random.G
 
 
 def least_shift(n_log: int, n_pool: int, n_features: int) -> float | None:
-    """Return by how many standard deviations one normal feature must be shifted to be found in four pairs of samples of five; None if none is.
+    """Return the smallest shift of a normal feature, in standard deviations, with 80 % power; None if none has.
 
-    A shift by δ puts a pool row above a logged one with chance Φ(δ/√2), so mean ranks, in their standard deviations, differ by
-    ``√12·(Φ(δ/√2) − ½)``. The test of all features finds ``z·√(1/n + 1/m)`` with z as Šidák's correction of half of `DRIFT_LEVEL` asks for.
+    A shift by δ puts a pool row above a logged one with probability Φ(δ/√2), so mean ranks, in their standard
+    deviations, differ by ``√12·(Φ(δ/√2) − ½)``. The test of all features detects ``z·√(1/n + 1/m)``, with z
+    from Šidák's correction of half of `DRIFT_LEVEL`.
 
     Examples
     --------
@@ -190,8 +191,8 @@ def least_shift(n_log: int, n_pool: int, n_features: int) -> float | None:
     return float(np.sqrt(2.0) * ndtri(chance)) if chance < 1.0 else None
 
 
-def _tell_apart(X: Matrix, is_pool: Bools, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the mean AUC of two halves, each judged by trees grown on the other, and a p-value."""
+def _classify_origin(X: Matrix, is_pool: Bools, rng: np.random.Generator) -> tuple[float, float]:
+    """Return the mean AUC of two halves, each scored by trees grown on the other, and a p-value."""
     import lightgbm
     from scipy.stats import mannwhitneyu
 
@@ -225,9 +226,9 @@ def _tell_apart(X: Matrix, is_pool: Bools, rng: np.random.Generator) -> tuple[fl
 
 
 def shift_p_value(rank_difference: Floats, group: Bools) -> float:
-    """Return the p-value of the feature whose ranks differ most between the group and the rest, with Šidák's correction.
+    """Return the p-value of the feature whose ranks differ most between the group and the rest, Šidák-corrected.
 
-    The spread within the two is nearly that of all ranks, so this is Mann and Whitney's test of each feature, ties allowed for.
+    The spread within each is nearly that of all ranks, so this is a Mann–Whitney test of each feature, with ties.
 
     Examples
     --------
@@ -246,7 +247,7 @@ def shift_p_value(rank_difference: Floats, group: Bools) -> float:
 
 
 def strong_shift(problem: Problem) -> tuple[int, float] | None:
-    """Return the feature in which log and pool differ most, and by how many standard deviations, if they are not one population.
+    """Return the feature in which log and pool differ most and its shift in standard deviations; None if it is small.
 
     Examples
     --------

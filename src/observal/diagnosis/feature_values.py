@@ -1,4 +1,4 @@
-"""Features as tests and small trees need them: a sample of rows, scaled or ranked so that no value is too large."""
+"""Features for tests and small trees: a sample of rows, scaled or ranked so that no value is too large."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.problem.rows import Matrix, Rows, is_sparse, to_dense
 
-MOST_ROWS = 20_000  # a sample of the log's or the pool's rows, for tests and trees that look at features
-MOST_PARTS = 8  # of tables that stay in their files
-MOST_COLUMNS = 200  # features that trees look at; with more, those that differ most
+MAX_ROWS = 20_000  # sampled rows of log or pool, for tests and trees
+MAX_PARTS = 8  # parts of tables in files to sample from
+MAX_COLUMNS = 200  # features for trees; with more, those that differ most
 
 
 def sample_rows(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
@@ -29,13 +29,13 @@ def sample_rows(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
 
 
 def sample_positions(rows: Rows, most: int, positions: Ints | None = None) -> Ints:
-    """Return at most `most` of these positions, by default of all rows; if rows stay in files, from a few parts."""
-    near = rows.near(positions, MOST_PARTS)
+    """Return at most `most` of these positions (by default all); for rows in files, from a few parts."""
+    near = rows.near(positions, MAX_PARTS)
     return near[sample_rows(near.size, most, np.random.default_rng(0))]
 
 
 def source_of(name: str) -> str:
-    """Return the column of the table that a feature comes from, by its name.
+    """Return the table column that a feature comes from, by its name.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def source_of(name: str) -> str:
 
 
 def columns_by_source(sources: Sequence[str]) -> dict[str, list[int]]:
-    """Return the features that come from each column of the table."""
+    """Return the features that come from each table column."""
     columns: dict[str, list[int]] = {}
     for k, source in enumerate(sources):
         columns.setdefault(source, []).append(k)
@@ -59,7 +59,7 @@ def dense(X: Matrix, columns: Ints) -> Floats:
 
 
 def scale_to_one(X: Matrix) -> Matrix:
-    """Return the features divided by their largest absolute values, so that sums and squares cannot overflow."""
+    """Divide features by their largest absolute values, so that sums and squares cannot overflow."""
     if is_sparse(X):
         X = X.astype(np.float64).copy()
         largest = np.zeros(X.shape[1])
@@ -93,7 +93,7 @@ def standardise(X: Matrix) -> Matrix:
 
 
 def standardised_difference(X: Matrix, group: Bools) -> Floats:
-    """Return each feature's mean inside the group minus that outside, in standard deviations within the two.
+    """Return each feature's mean inside the group minus that outside, in pooled standard deviations.
 
     Both groups have rows. A feature that is constant in each group is measured in standard deviations of all rows.
 
@@ -122,23 +122,23 @@ def column_moments(X: Matrix) -> tuple[Floats, Floats]:
     """
     if not is_sparse(X):
         return X.mean(axis=0, dtype=np.float64), X.var(axis=0, dtype=np.float64)
-    # Not X.mean, which divides each value first: constant columns would then get a variance of rounding errors.
+    # Not X.mean, which divides each value first: rounding would give constant columns a variance.
     mean, square = (np.asarray(Z.sum(axis=0, dtype=np.float64)).ravel() / X.shape[0] for Z in (X, X.multiply(X)))
     return mean, np.maximum(square - mean**2, 0.0)
 
 
 def choose_columns(X: Matrix, group: Bools) -> Ints:
     """Return the columns whose means differ most between the group and the rest, in order; all if there are few."""
-    if X.shape[1] <= MOST_COLUMNS:
+    if X.shape[1] <= MAX_COLUMNS:
         return np.arange(X.shape[1])
     difference = np.abs(standardised_difference(X, group))
-    return np.sort(np.argsort(-difference, kind="stable")[:MOST_COLUMNS])
+    return np.sort(np.argsort(-difference, kind="stable")[:MAX_COLUMNS])
 
 
 def rank_columns(X: Floats) -> tuple[Floats, list[Floats]]:
     """Return each value's rank in its column, and the distinct values behind the ranks.
 
-    A tree splits ranks as it would split the values, and no value is too large for it.
+    A tree splits ranks like the values, and no rank is too large for it.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def rank_columns(X: Floats) -> tuple[Floats, list[Floats]]:
 
 
 def scaled_ranks(X: Matrix) -> Matrix:
-    """Return each feature's ranks, ties in the middle, moved to mean 0 within −1 to 1; sparse features keep their zeros.
+    """Return each feature's ranks, ties averaged, centred and within −1 to 1; sparse features keep their zeros.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def scaled_ranks(X: Matrix) -> Matrix:
 
 
 def sidak(p: Floats | float, n_tests: int) -> Floats:
-    """Return p-values with Šidák's correction: each as the smallest of so many independent tests.
+    """Return p-values with Šidák's correction for the smallest of `n_tests` independent tests.
 
     Examples
     --------

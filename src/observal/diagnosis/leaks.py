@@ -1,4 +1,4 @@
-"""Columns that leak the label: known only once the label is, so that a model that uses them is worth nothing later."""
+"""Columns that leak the label: known only once the label is, so that a model using them is useless later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.diagnosis.feature_values import (
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     choose_columns,
     columns_by_source,
     dense,
@@ -25,31 +25,31 @@ from observal.problem.data import LoggedData
 from observal.problem.rows import is_sparse
 from observal.problem.words import listed, option_words, percent
 
-# What a column or a model explains is 1 − (its log loss on rows it has not seen) / (the log loss of one chance for all rows).
-# The thresholds were set on public tables with and without planted leaks; observal_research.leaks measures them.
+# The explained share is 1 − (held-out log loss) / (log loss of the class shares). The thresholds were set on
+# public tables with and without planted leaks; observal_research.leaks measures them.
 STRONG = 0.45  # of the label: what a column must explain before anything is fitted
-STRONG_PAIR = 0.75  # the same for two columns together, of which there are many to choose from
-PERFECT = 0.95  # of the label: a column that explains so much is named whatever the others explain
-# Of the label, and times as much as any other: a column that explains so much is named likewise.
+STRONG_PAIR = 0.75  # the same for two columns together, as there are many pairs
+PERFECT = 0.95  # of the label: a column that explains this much is reported whatever the others explain
+# Of the label, and relative to any other column: a column that explains this much is reported as well.
 STANDS_OUT = ((0.6, 2.0), (0.5, 3.0))
 NEARLY_ALL = 0.75  # of what the model explains, by one column
 NEARLY_ALL_PAIR = 0.85
-FAR_WORSE = 0.75  # of what the model explains: without the column, a model explains less than this
-TELLING = 0.1  # of the label: what a column with a name like the label's must explain
-TELLING_DATE = 0.3  # of the label: what the order of two dates must explain
-MOST_ROWS = 2000  # labelled rows that are looked at
-MOST_PAIRED = 120  # columns of which all pairs are looked at
-LOOKED_CLOSELY = 6  # pairs of them that are looked at in other ways, if the best explains CLOSER_LOOK of the label
+FAR_WORSE = 0.75  # of what the model explains: a model without the column must explain less
+MIN_FOR_NAME = 0.1  # of the label: what a column named like the label must explain
+MIN_FOR_DATE = 0.3  # of the label: what the order of two dates must explain
+MAX_ROWS = 2000  # labelled rows to check
+MAX_PAIRED = 120  # columns of which all pairs are checked
+CLOSELY_CHECKED = 6  # best pairs to check in other ways, if the best explains CLOSER_LOOK of the label
 CLOSER_LOOK = 0.2
-LEAST_VALUES = 3  # of a column whose sum with another is looked at
-MOST_TOGETHER = 4  # columns that are left out together
-MOST_DATES = 8
-MOSTLY_KNOWN = 0.1  # of the rows that a date may lack and still be compared with others
-LEAST_OF_CLASS, LEAST_ROWS = 5, 40
-LEAST_COLUMNS = 3  # with fewer, there are no others to compare a column with
+MIN_VALUES = 3  # distinct values of a column whose sums with others are checked
+MAX_TOGETHER = 4  # columns to leave out together
+MAX_DATES = 8
+MOSTLY_KNOWN = 0.1  # share of rows in which a date may be missing and still be compared with others
+MIN_OF_CLASS, MIN_ROWS = 5, 40
+MIN_COLUMNS = 3  # with fewer, there is nothing to compare a column with
 FOLDS = 3
-HEAVIEST = 10.0  # times the median weight: larger ones are cut
-FOREST_ROWS = 20.0  # with how many rows' weight a forest's chances count against one row of the class shares
+HEAVIEST = 10.0  # times the median weight: larger ones are clipped
+FOREST_ROWS = 20.0  # rows that a forest's probabilities count for when mixed with one row of class shares
 
 Kind = Literal["value", "missing", "pair", "name", "follow-up", "date"]
 
@@ -61,12 +61,12 @@ class Leak:
     Parameters
     ----------
     columns : tuple of str
-        The columns of the table to leave out.
+        The table columns to leave out.
     kind : {"value", "missing", "pair", "name", "follow-up", "date"}
-        What shows it: the column's value, whether it is missing, both columns together, a name like the label's, a name that
-        stands for the end of follow-up, or the order of two dates.
+        The evidence: the column's value, whether it is missing, both columns together, a name like the
+        label's, a name that suggests the end of follow-up, or the order of two dates.
     explains, all_explain, others_explain : float
-        The share of the label that it explains, that all columns explain, and that all columns without leaks explain.
+        The share of the label explained by it, by all columns, and by all columns without leaks.
     beside : str
         The other date, if it is about the order of two.
     """
@@ -80,7 +80,7 @@ class Leak:
 
     @property
     def evidence(self) -> str:
-        """What shows it, in words.
+        """The evidence, in words.
 
         Examples
         --------
@@ -100,7 +100,7 @@ class Leak:
 
 
 def leak_sentence(leaks: Sequence[Leak], label: str = "") -> str:
-    """Return what to do about columns that may leak the label, in a sentence.
+    """Return a sentence on what to do about columns that may leak the label.
 
     Examples
     --------
@@ -132,12 +132,14 @@ def find_leaks(
 ) -> tuple[Leak, ...]:
     """Return columns that may leak the label.
 
-    A column is named if it explains nearly all that a model explains, by its value or by whether it is missing, and a model without it
-    is far worse; likewise two columns together, or several that each explain nearly all. A column with a name like the label's or like the end of follow-up, and a date
-    whose order with another date goes with the label, need to explain less.
+    A column is reported if its value, or whether it is missing, explains nearly all that a model explains,
+    and a model without it is far worse; likewise two columns together, or several that each explain nearly
+    all. A column named like the label or like the end of follow-up, and a date whose order with another date
+    predicts the label, need to explain less.
 
-    At most 2,000 labels are looked at. `sources` are the columns of the table that the features `names` come from, and `dates` those
-    features that are dates. `known_before` are columns that are known before the label is: they are never named.
+    At most 2,000 labels are used. `sources` are the table columns that the features `names` come from, and
+    `dates` those features that are dates. `known_before` are columns known before the label is: they are
+    never reported.
 
     Examples
     --------
@@ -154,14 +156,14 @@ def find_leaks(
         return ()
     left, leaks = list(evidence.columns), list[Leak]()
     suspects = [column for column in left if column not in known_before]
-    while len(left) >= LEAST_COLUMNS:
+    while len(left) >= MIN_COLUMNS:
         found = _find_singles(evidence, left, suspects) or _find_pair(evidence, left, suspects)
         if not found:
             break
         leaks += found
         named = {column for leak in found for column in leak.columns}
         left, suspects = ([column for column in some if column not in named] for some in (left, suspects))
-    return (*leaks, *_find_telling(evidence, left, suspects, label, leaks))
+    return (*leaks, *_find_by_name_or_date(evidence, left, suspects, label, leaks))
 
 
 def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[str]) -> list[Leak]:
@@ -171,24 +173,24 @@ def _find_singles(evidence: Evidence, left: Sequence[str], suspects: Sequence[st
         return []
     strong.sort(key=evidence.single, reverse=True)
     full = evidence.model(left)
-    strong = [column for column in strong if evidence.single(column) >= NEARLY_ALL * full][:MOST_TOGETHER]
+    strong = [column for column in strong if evidence.single(column) >= NEARLY_ALL * full][:MAX_TOGETHER]
     for n_out in range(1, len(strong) + 1):
         out = strong[:n_out]
         others = [column for column in left if column not in out]
         rest = evidence.model(others)
-        if rest <= FAR_WORSE * full or _stand_out(evidence, out, others):
+        if rest <= FAR_WORSE * full or _explain_far_more(evidence, out, others):
             return [Leak((c,), evidence.kind(c), evidence.single(c), full, rest, evidence.later_than(c)) for c in out]
     return []
 
 
-def _stand_out(evidence: Evidence, columns: Sequence[str], others: Sequence[str]) -> bool:
-    """Return whether each of these columns explains all of the label, or much and far more than any other column does."""
+def _explain_far_more(evidence: Evidence, columns: Sequence[str], others: Sequence[str]) -> bool:
+    """Return whether each of these columns explains nearly all of the label, or much more than any other column."""
     least, most = min(map(evidence.single, columns)), max(map(evidence.single, others), default=0.0)
     return most < PERFECT <= least or any(least >= much and most <= least / times for much, times in STANDS_OUT)
 
 
 def _find_pair(evidence: Evidence, left: Sequence[str], suspects: Sequence[str]) -> list[Leak]:
-    """Return two suspects that together explain nearly all, if a model without them is far worse and others are left."""
+    """Return two suspects that together explain nearly all, if others are left and a model of these is far worse."""
     if len(suspects) < 2:
         return []
     explained, pair = evidence.best_pair(suspects)
@@ -202,19 +204,19 @@ def _find_pair(evidence: Evidence, left: Sequence[str], suspects: Sequence[str])
     return [Leak(pair, "pair", explained, full, rest)]
 
 
-def _find_telling(
+def _find_by_name_or_date(
     evidence: Evidence, left: Sequence[str], suspects: Sequence[str], label: str, found: Sequence[Leak]
 ) -> list[Leak]:
-    """Return suspects named like the label or like the end of follow-up, and dates whose order with another date tells much about it."""
+    """Return suspects named like the label or the end of follow-up, and dates whose order with another predicts it."""
 
     def name_kind(column: str) -> Kind | None:
         return "name" if resembles(column, label) else "follow-up" if ends_follow_up(column) else None
 
-    named = {c: kind for c in suspects if (kind := name_kind(c)) and evidence.single(c) >= TELLING}
+    named = {c: kind for c in suspects if (kind := name_kind(c)) and evidence.single(c) >= MIN_FOR_NAME}
     dated = [
         column
         for column in suspects
-        if column not in named and evidence.later_than(column) and evidence.single(column) >= TELLING_DATE
+        if column not in named and evidence.later_than(column) and evidence.single(column) >= MIN_FOR_DATE
     ]
     if not (named or dated):
         return []
@@ -229,7 +231,7 @@ def _find_telling(
 
 
 class _View(NamedTuple):
-    """A column as groups of rows: by its value, by whether it is missing, and by how much it is later than another date."""
+    """Groupings of rows by a column: by value, by being missing, and by how much later it is than another date."""
 
     value: Ints
     missing: Ints | None
@@ -238,7 +240,7 @@ class _View(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Labelled rows, and what each column, two columns or a model of several columns explain of their labels."""
+    """Labelled rows, and how much of their labels one column, two columns or a model of several explain."""
 
     X: Floats
     codes: Ints
@@ -250,22 +252,22 @@ class Evidence:
     def of(
         cls, logged: LoggedData, names: Sequence[str], sources: Sequence[str], dates: Collection[str]
     ) -> Evidence | None:
-        """Return the evidence of a log; None if it has too few labels or columns."""
-        rows = sample_positions(logged.rows, MOST_ROWS, np.flatnonzero(logged.revealed))
+        """Return the evidence in a log; None if it has too few labels or columns."""
+        rows = sample_positions(logged.rows, MAX_ROWS, np.flatnonzero(logged.revealed))
         codes = np.unique(logged.codes[rows], return_inverse=True)[1]
         counts = np.bincount(codes, minlength=2)
-        if rows.size < LEAST_ROWS or np.sort(counts)[-2] < LEAST_OF_CLASS or len(set(sources)) < LEAST_COLUMNS:
+        if rows.size < MIN_ROWS or np.sort(counts)[-2] < MIN_OF_CLASS or len(set(sources)) < MIN_COLUMNS:
             return None
         weights = plain_importance(logged.propensity[rows])
         weights = np.minimum(weights, HEAVIEST * np.median(weights))
         X = logged.rows.take(rows)
         chosen: Ints = np.arange(X.shape[1])
-        if is_sparse(X) or X.shape[1] > 2 * MOST_COLUMNS:
+        if is_sparse(X) or X.shape[1] > 2 * MAX_COLUMNS:
             chosen = choose_columns(X, codes == int(np.argmax(counts)))
         X = dense(X, chosen)
         columns = columns_by_source([sources[k] for k in chosen.tolist()])
         n_bins = int(np.clip(np.sqrt(rows.size / 14), 4, 12))
-        date_columns = [c for c, at in columns.items() if names[chosen[at[0]]] in dates][:MOST_DATES]
+        date_columns = [c for c, at in columns.items() if names[chosen[at[0]]] in dates][:MAX_DATES]
         views = {column: _view(X, columns, column, date_columns, n_bins) for column in columns}
         return cls(X, codes, weights / weights.mean(), columns, views)
 
@@ -276,12 +278,12 @@ class Evidence:
         return np.asarray(counts / counts.sum())
 
     def _explained(self, chances: Floats) -> float:
-        """Return what the chances of the rows' own classes explain."""
+        """Return the share explained by the predicted probabilities of the rows' own classes."""
         baseline = -float(np.average(np.log(self.shares[self.codes]), weights=self.weights))
         return 1.0 + float(np.average(np.log(chances), weights=self.weights)) / baseline
 
     def _by_groups(self, groups: Ints) -> float:
-        """Return what groups of rows explain: each row is judged by the other rows of its group."""
+        """Return the share explained by groups of rows, each row predicted from the others in its group."""
         n_classes = self.shares.size
         counts = np.bincount(
             groups * n_classes + self.codes, weights=self.weights, minlength=(int(groups.max()) + 1) * n_classes
@@ -291,9 +293,9 @@ class Evidence:
 
     @cached_property
     def _singles(self) -> dict[str, tuple[float, Kind, str]]:
-        """What each column explains in the way in which it explains most, that way, and the date it is compared with.
+        """For each column, the most it explains, by which kind of evidence, and the date it is compared with.
 
-        Being missing comes first if it explains as much, and the comparison of dates last.
+        If tied, missing values come first, and date comparisons last.
         """
         out: dict[str, tuple[float, Kind, str]] = {}
         for column, view in self.views.items():
@@ -306,20 +308,20 @@ class Evidence:
         return out
 
     def single(self, column: str) -> float:
-        """Return what one column explains."""
+        """Return how much one column explains."""
         return self._singles[column][0]
 
     def kind(self, column: str) -> Kind:
-        """Return by what a column explains most."""
+        """Return the kind of evidence by which a column explains most."""
         return self._singles[column][1]
 
     def later_than(self, column: str) -> str:
-        """Return the date that a date is compared with, if that is what explains most; otherwise nothing."""
+        """Return the date that a date is compared with, if that explains most; otherwise empty."""
         return self._singles[column][2]
 
     def best_pair(self, left: Sequence[str]) -> tuple[float, tuple[str, str]]:
-        """Return the two columns that explain most together, and how much."""
-        some = sorted(left, key=self.single, reverse=True)[:MOST_PAIRED]
+        """Return the most that two columns explain together, and which they are."""
+        some = sorted(left, key=self.single, reverse=True)[:MAX_PAIRED]
         pairs = list(combinations(some, 2))
         explained = [
             self._by_groups(self.views[a].value * (int(self.views[b].value.max()) + 1) + self.views[b].value)
@@ -328,21 +330,21 @@ class Evidence:
         best = int(np.argmax(explained))
         if explained[best] < CLOSER_LOOK:
             return explained[best], pairs[best]
-        order = np.argsort(explained)[::-1][:LOOKED_CLOSELY]  # a forest, a sum and a difference see finer than groups
+        order = np.argsort(explained)[::-1][:CLOSELY_CHECKED]  # forests, sums and differences see finer than groups
         finer = [max(explained[k], self._by_forest(pairs[k]), self._by_sums(*pairs[k])) for k in order.tolist()]
         return max(finer), pairs[int(order[int(np.argmax(finer))])]
 
     def _by_sums(self, first: str, second: str) -> float:
-        """Return what the sum or the difference of two columns of numbers explains."""
+        """Return how much the sum or difference of two numeric columns explains."""
         at, groups = (self.columns[first], self.columns[second]), (self.views[first].value, self.views[second].value)
-        if any(int(values.max()) < LEAST_VALUES for values in groups):
+        if any(int(values.max()) < MIN_VALUES for values in groups):
             return -1.0
         a, b = self.X[:, at[0][0]], self.X[:, at[1][0]]
         nothing = np.zeros(a.size, dtype=bool)
         return max(self._by_groups(_bin(values, nothing, 2 * int(groups[0].max() + 1))) for values in (a + b, a - b))
 
     def model(self, columns: Sequence[str]) -> float:
-        """Return what a model of these columns explains: a forest, or one of the columns if that explains more."""
+        """Return how much a model of these columns explains: a forest, or a single column if that explains more."""
         if not columns:
             return 0.0
         return max(0.0, self._by_forest(columns), *(self.single(column) for column in columns))
@@ -362,7 +364,7 @@ class Evidence:
 
 
 def _as_ranks(X: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Return features as ranks: trees split them in the same way, and no value is too large."""
+    """Return features as ranks: trees split them like the values, and no rank is too large."""
     out = np.empty(X.shape, dtype=np.float32)
     for k in range(X.shape[1]):
         out[:, k] = np.unique(X[:, k], return_inverse=True)[1]
@@ -382,7 +384,7 @@ def _view(X: Floats, columns: dict[str, list[int]], column: str, date_columns: S
 
 
 def _missing(values: Sequence[Floats]) -> Bools:
-    """Return where a column is missing: the last of its features says so, if it has several."""
+    """Return where a column is missing: if it has several features, the last one marks that."""
     return values[-1] == 1.0 if len(values) > 1 else np.zeros(values[0].size, dtype=bool)
 
 
@@ -392,7 +394,7 @@ def _missing_groups(values: Sequence[Floats]) -> Ints | None:
 
 
 def _bin(values: Floats, is_missing: Bools, n_bins: int) -> Ints:
-    """Return groups of about equal size by value, a group for each if there are few values, and one of missing values."""
+    """Return groups of about equal size by value, one per value if there are few, and one for missing values."""
     known = values[~is_missing]
     distinct = np.unique(known)
     edges = distinct[1:]
@@ -406,14 +408,14 @@ def _bin(values: Floats, is_missing: Bools, n_bins: int) -> Ints:
 def _later(
     X: Floats, columns: dict[str, list[int]], column: str, others: Sequence[str], n_bins: int
 ) -> dict[str, Ints]:
-    """Return groups of rows by how much later a date is than each other one that is earlier on average and almost always known."""
+    """Return groups by how much later a date is than each other date that is earlier on average and mostly known."""
     own, out = [X[:, k] for k in columns[column]], dict[str, Ints]()
     for other in others:
         values = [X[:, k] for k in columns[other]]
         is_missing = _missing(own) | _missing(values)
         by = own[0] - values[0]
         if np.mean(_missing(values)) <= MOSTLY_KNOWN and not is_missing.all() and float(by[~is_missing].mean()) > 0.0:
-            # Earlier, the same day and later are groups of their own.
+            # Earlier, same day and later are separate groups.
             groups = _bin(by, is_missing, n_bins) * 3 + np.sign(by).astype(np.int64) + 1
             out[other] = np.unique(groups, return_inverse=True)[1].ravel()
     return out
@@ -426,13 +428,13 @@ _GENERIC = re.compile(
     "status|target|the|time|to|type|value|was|were|with|x|y|yes"
 )
 _ENDINGS = ("ments", "ment", "ness", "ings", "ing", "ers", "er", "ed", "es", "ly", "s", "d", "e", "y")
-_LEAST_STEM = 3
+_MIN_STEM = 3
 
 
 def resembles(column: str, label: str) -> bool:
-    """Return whether a column is named like the label: all telling words of one occur in the other, whatever their endings.
+    """Return whether a column is named like the label: all distinctive words of one occur in the other.
 
-    Words such as id, date, type, name and value tell nothing.
+    Endings are ignored. Words such as id, date, type, name and value are not distinctive.
 
     Examples
     --------
@@ -468,5 +470,5 @@ def _stems(name: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    ending = next((e for e in _ENDINGS if word.endswith(e) and len(word) - len(e) >= _LEAST_STEM), "")
+    ending = next((e for e in _ENDINGS if word.endswith(e) and len(word) - len(e) >= _MIN_STEM), "")
     return word.removesuffix(ending)

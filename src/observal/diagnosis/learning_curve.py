@@ -1,4 +1,4 @@
-"""A weighted logistic regression judged out of fold: its error now, and how many labels a target error needs."""
+"""The out-of-fold error of a weighted logistic regression, and how many labels a target error needs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from observal.problem.rows import Matrix
 from observal.problem.words import count, number, percent
 
 FOLDS = 5
-LEAST_LABELS = 10  # for an error estimate
-LEAST_FOR_CURVE, LEAST_OF_CLASS = 40, 8
+MIN_LABELS = 10  # for an error estimate
+MIN_FOR_CURVE, MIN_OF_CLASS = 40, 8
 SHARES = np.array([0.125, 0.25, 0.5, 0.75, 1.0])
 REPEATS = 2
 RESAMPLES = 200
-POWERS = np.linspace(0.25, 1.0, 16)  # of the learning curve a + b·n^(−c)
-MOST_FOR_NEWTON = 200  # features; beyond them, a Hessian costs more than it saves
-FARTHEST = 100.0  # times the labels at hand: an extrapolation beyond that is worthless
+POWERS = np.linspace(0.25, 1.0, 16)  # candidate exponents c of the learning curve a + b·n^(−c)
+MAX_FOR_NEWTON = 200  # features; with more, a Hessian costs more than it saves
+MAX_EXTRAPOLATION = 100.0  # times the labels at hand: extrapolating further is worthless
 
 CurveStatus = Literal["estimated", "cannot tell", "no target"]
 
 
-def mistakes_out_of_fold(
+def out_of_fold_mistakes(
     X: Matrix,
     codes: Ints,
     weights: Floats,
@@ -33,15 +33,16 @@ def mistakes_out_of_fold(
     train_share: float = 1.0,
     groups: Ints | None = None,
 ) -> tuple[Bools, int]:
-    """Return which rows a weighted logistic regression gets wrong when it has not seen them, and how many it was fitted on.
+    """Return the out-of-fold mistakes of a weighted logistic regression, and how many rows it was fitted on.
 
-    `X` is standardised, and `weights` are above 0. Of the rows outside a fold, `train_share` is trained on. Rows of a group share a fold.
+    `X` is standardised, and `weights` are positive. Of the rows outside a fold, `train_share` is used for
+    training. Rows of a group share a fold.
 
     Examples
     --------
     >>> import numpy as np
     >>> X = np.linspace(-1, 1, 100)[:, None]
-    >>> wrong, fitted_on = mistakes_out_of_fold(X, (X[:, 0] > 0) * 1, np.ones(100), np.random.default_rng(0))
+    >>> wrong, fitted_on = out_of_fold_mistakes(X, (X[:, 0] > 0) * 1, np.ones(100), np.random.default_rng(0))
     >>> int(wrong.sum()) < 10, fitted_on
     (True, 80)
     """
@@ -50,7 +51,7 @@ def mistakes_out_of_fold(
     )
     folds = ranks % FOLDS
     _, of_row, sizes = np.unique(codes, return_inverse=True, return_counts=True)
-    # The place within the class, from 0 to 1: the first rows by place have all classes in proportion.
+    # Relative rank within the class: any prefix in this order is stratified.
     place = (ranks + 0.5) / sizes[of_row]
     wrong, fitted_on = np.zeros(codes.size, dtype=bool), 0
     for fold in range(FOLDS):
@@ -64,7 +65,7 @@ def mistakes_out_of_fold(
 
 
 def _predict(X: Matrix, codes: Ints, weights: Floats, train: Ints, test: Ints) -> Ints:
-    """Return the classes that a fit on the training rows gives to the test rows."""
+    """Return the predicted classes of the test rows by a fit on the training rows."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -74,8 +75,8 @@ def _predict(X: Matrix, codes: Ints, weights: Floats, train: Ints, test: Ints) -
         return np.full(test.size, np.argmax(np.bincount(codes[train], weights[train])))
     share = weights[train] / weights[train].max()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a diagnosis needs no last digit
-        solver = "newton-cholesky" if X.shape[1] <= MOST_FOR_NEWTON else "lbfgs"
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a diagnosis need not be exact
+        solver = "newton-cholesky" if X.shape[1] <= MAX_FOR_NEWTON else "lbfgs"
         model = LogisticRegression(C=1.0, solver=solver, max_iter=200).fit(X[train], codes[train], share / share.mean())
     return np.asarray(model.predict(X[test]))
 
@@ -89,15 +90,15 @@ class LabelsNeeded:
     status : str
         "estimated", "cannot tell" or "no target".
     target : float or None
-        The error wanted.
+        The target error.
     labels, low, high : float or None
-        Labels needed in all, and the middle 80% of what resampled labels say; `high` is None if it has no end.
+        Labels needed in total, and an 80% bootstrap range; `high` is None if unbounded.
     why : str
         Why it could not be estimated.
     curve : tuple of (labels, error)
-        The learning curve that was measured.
+        The measured learning curve.
     at_best : float or None
-        The error that the fitted curve comes down to with ever more labels.
+        The asymptote of the fitted curve.
     """
 
     status: CurveStatus
@@ -134,7 +135,7 @@ class LabelsNeeded:
 
 
 def _format_labels(labels: float) -> str:
-    """Return a number of labels with two digits that count."""
+    """Return a number of labels with two significant digits."""
     return number(float(f"{labels:.1e}"))
 
 
@@ -148,8 +149,8 @@ def labels_needed(
 ) -> LabelsNeeded:
     """Extrapolate the learning curve of a weighted logistic regression to a target error.
 
-    The error out of fold is measured with an eighth to all of the labels, and ``a + b·n^(−c)`` with a, b ≥ 0 and c in
-    [¼, 1] is fitted by least squares. Resampling the labels that judge gives the range.
+    The out-of-fold error is measured with an eighth to all of the labels, and ``a + b·n^(−c)`` with a, b ≥ 0
+    and c in [¼, 1] is fitted by least squares. The range comes from bootstrapping the test labels.
 
     `X` is standardised, and `weights` are clipped.
 
@@ -170,10 +171,10 @@ def labels_needed(
     if np.unique(codes).size > 2:
         return LabelsNeeded("cannot tell", target, why="the log has more than two classes")
     counts = np.bincount(codes, minlength=2)
-    if codes.size < LEAST_FOR_CURVE or counts.min() < LEAST_OF_CLASS:
+    if codes.size < MIN_FOR_CURVE or counts.min() < MIN_OF_CLASS:
         why = (
             f"the log has {count(codes.size, 'usable label')}, {counts.min()} of the rarer class, and a learning curve "
-            f"needs {LEAST_FOR_CURVE} and {LEAST_OF_CLASS}"
+            f"needs {MIN_FOR_CURVE} and {MIN_OF_CLASS}"
         )
         return LabelsNeeded("cannot tell", target, why=why)
     sizes, mistakes = _measure_curve(X, codes, weights, rng, groups)
@@ -184,26 +185,26 @@ def labels_needed(
     resampled_weights = rng.multinomial(codes.size, np.full(codes.size, 1.0 / codes.size), size=RESAMPLES) * share
     resampled_errors = resampled_weights @ mistakes.T / resampled_weights.sum(axis=1, keepdims=True)
     low, high = np.quantile(fit_curve(sizes, resampled_errors, target)[1], [0.1, 0.9], method="inverted_cdf")
-    if not needed <= FARTHEST * codes.size:
+    if not needed <= MAX_EXTRAPOLATION * codes.size:
         why = (
             f"the learning curve so far levels off at about {percent(float(best))}, above the target; "
             "more labels of this kind, or a richer model, may change that"
             if not np.isfinite(needed)
-            else f"it would be more than {FARTHEST:.0f} times the labels you have, too far to extrapolate"
+            else f"it would be more than {MAX_EXTRAPOLATION:.0f} times the labels you have, too far to extrapolate"
         )
         return LabelsNeeded("cannot tell", target, why=why, curve=curve, at_best=float(best))
-    top = None if high > FARTHEST * codes.size else float(max(high, needed))
+    top = None if high > MAX_EXTRAPOLATION * codes.size else float(max(high, needed))
     return LabelsNeeded("estimated", target, float(needed), float(min(low, needed)), top, "", curve, float(best))
 
 
 def _measure_curve(
     X: Matrix, codes: Ints, weights: Floats, rng: np.random.Generator, groups: Ints | None
 ) -> tuple[Floats, Floats]:
-    """Return the training sizes, and for each of them how often each row was judged wrongly, sizes × rows."""
+    """Return the training sizes, and how often each row was mispredicted at each: sizes × rows."""
     sizes, mistakes = np.zeros(SHARES.size), np.zeros((SHARES.size, codes.size))
     for i, share in enumerate(SHARES):
         for _ in range(REPEATS):
-            wrong, sizes[i] = mistakes_out_of_fold(X, codes, weights, rng, float(share), groups)
+            wrong, sizes[i] = out_of_fold_mistakes(X, codes, weights, rng, float(share), groups)
             mistakes[i] += wrong / REPEATS
     return sizes, mistakes
 
@@ -211,7 +212,7 @@ def _measure_curve(
 def fit_curve(sizes: Floats, errors: Floats, target: float) -> tuple[Floats, Floats]:
     """Fit ``a + b·n^(−c)`` to each row of errors; return a, and the n at which the curve reaches the target.
 
-    Larger sizes count more, in proportion, because the future looks more like them. n is infinite if a ≥ target.
+    Larger sizes weigh more, in proportion, as they are closer to the extrapolation. n is infinite if a ≥ target.
 
     Examples
     --------

@@ -1,13 +1,17 @@
-"""Rows that are nearly copies of each other: rows of one customer or day, perhaps, that should be named as a group.
+"""Near-duplicate rows, perhaps of one customer or day, that should be declared as a group.
 
-A row has a near-copy if its nearest row is at most a tenth as far away as its tenth nearest. Among rows that are not related this is rare: with locally even
-density in D dimensions it happens with chance ``1 − (1 − 10^(−D))^9``, which is 0.9 % for D = 3. Three things look like copies and are not:
+A row has a near-copy if its nearest neighbour is at most a tenth as far away as its tenth nearest. Among
+unrelated rows this is rare: with locally uniform density in D dimensions it has probability
+``1 − (1 − 10^(−D))^9``, which is 0.9 % for D = 3. Three things look like copies and are not:
 
-- *Rounded values.* Rows of a table of few values are often equal by chance. So no distance counts as less than half a step, a step being the typical
-  distance between neighbouring values of a column: the second smallest of the columns, since one fine column alone does not tell rows apart. Where the tenth
-  nearest row is as near as that, too, nothing can be said. And only rows count that have, in two columns at least, values that few rows have.
-- *Few dimensions.* D is estimated from how much farther the tenth nearest row is than the fifth; where chance explains a third of the near-copies, they are none.
-- *Equal rows with different labels.* If more than a tenth of the near-copies whose labels are known have another label, they are not copies.
+- *Rounded values.* In a table of few distinct values, rows are often equal by chance. So distances are at least
+  half a step, a step being the typical distance between neighbouring values of a column: the second smallest
+  over columns, since one fine column alone does not distinguish rows. If the tenth nearest row is that near as
+  well, nothing can be said. Also, a row counts only if it has rare values in at least two columns.
+- *Few dimensions.* D is estimated from how much farther the tenth nearest row is than the fifth; if chance
+  explains a third of the near-copies, they are ignored.
+- *Equal rows with different labels.* If more than a tenth of the near-copies with known labels have another
+  label, they are not copies.
 """
 
 from __future__ import annotations
@@ -17,19 +21,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.feature_values import MOST_COLUMNS, MOST_ROWS, dense, sample_rows, standardise
+from observal.diagnosis.feature_values import MAX_COLUMNS, MAX_ROWS, dense, sample_rows, standardise
 from observal.problem.data import LoggedData
 from observal.problem.rows import to_dense
 from observal.problem.words import percent
 
-LOOKED_AT = 2000  # rows whose nearest rows are looked for, among at most MOST_ROWS rows of the log
+CHECKED_ROWS = 2000  # rows whose neighbours are searched, among at most MAX_ROWS rows of the log
 NEIGHBOURS = 10
-NEAR = 0.1  # of the distance to the tenth nearest row
-MANY = 0.1  # of the rows: fewer near-copies are not reported
-MOST_BY_CHANCE = 1.0 / 3.0
-MOST_DIFFERENT = 0.1  # of the near-copies whose labels are known
-RARE = 0.05  # of the rows: a value that more of them have tells nothing
-LEAST_ROWS = 50
+NEAR_RATIO = 0.1  # of the distance to the tenth nearest row
+MIN_SHARE = 0.1  # of the rows: a smaller share of near-copies is not reported
+MAX_BY_CHANCE = 1.0 / 3.0
+MAX_DIFFERENT = 0.1  # of the near-copies with known labels: the most that may have different labels
+RARE_SHARE = 0.05  # of the rows: a more frequent value is not rare
+MIN_ROWS = 50
 BLOCK_ROWS = 500
 
 
@@ -40,9 +44,9 @@ class NearCopies:
     Parameters
     ----------
     share : float
-        Of the rows looked at; 0 where that is explained by chance, or could not be found out.
+        Of the rows checked; 0 if explained by chance, or if unknown.
     rows : int
-        How many rows were looked at; 0 if groups were given, or there are too few rows.
+        The number of rows checked; 0 if groups were given, or there are too few rows.
     """
 
     share: float = 0.0
@@ -51,10 +55,10 @@ class NearCopies:
     @property
     def found(self) -> bool:
         """Whether there are so many that intervals may be too narrow."""
-        return self.share >= MANY
+        return self.share >= MIN_SHARE
 
     def sentences(self) -> tuple[str, ...]:
-        """Return the finding in words; nothing if there is none."""
+        """Return the finding in words; empty if there is none."""
         if not self.found:
             return ()
         return (
@@ -64,7 +68,7 @@ class NearCopies:
 
 
 def find_near_copies(logged: LoggedData, rng: np.random.Generator) -> NearCopies:
-    """Look for near-copies among the rows of a log; of a log of more than 20,000 rows in a sample, which finds fewer.
+    """Look for near-copies among the rows of a log; above 20,000 rows in a sample, which finds fewer.
 
     Groups of more than ten near-copies are not found: their tenth nearest row is a copy, too.
 
@@ -78,27 +82,27 @@ def find_near_copies(logged: LoggedData, rng: np.random.Generator) -> NearCopies
     [0.0, 1.0]
     """
     n_features = logged.X.shape[1]
-    if logged.groups is not None or logged.rows.is_sparse or len(logged) < LEAST_ROWS or n_features < 2:
+    if logged.groups is not None or logged.rows.is_sparse or len(logged) < MIN_ROWS or n_features < 2:
         return NearCopies()
-    rows = sample_rows(len(logged), MOST_ROWS, rng)
-    columns = sample_rows(n_features, MOST_COLUMNS, rng)
+    rows = sample_rows(len(logged), MAX_ROWS, rng)
+    columns = sample_rows(n_features, MAX_COLUMNS, rng)
     Z = to_dense(standardise(dense(logged.rows.take(rows), columns)))
     Z = Z[:, Z.any(axis=0)]
     if Z.shape[1] < 2:
         return NearCopies()
-    some = sample_rows(rows.size, LOOKED_AT, rng)
-    telling = some[telling_columns(Z)[some] >= 2]
-    if telling.size < LEAST_ROWS:
-        return NearCopies(0.0, int(some.size))
-    distances, nearest = nearest_rows(Z, telling)
+    checked = sample_rows(rows.size, CHECKED_ROWS, rng)
+    distinctive = checked[count_rare_values(Z)[checked] >= 2]
+    if distinctive.size < MIN_ROWS:
+        return NearCopies(0.0, int(checked.size))
+    distances, nearest = nearest_rows(Z, distinctive)
     codes = np.where(logged.revealed, logged.codes, -1)[rows]
-    labels = np.column_stack([codes[telling], codes[nearest]])
+    labels = np.column_stack([codes[distinctive], codes[nearest]])
     share = copied_share(distances, finest_step(Z), labels)
-    return NearCopies(share * telling.size / some.size, int(some.size))
+    return NearCopies(share * distinctive.size / checked.size, int(checked.size))
 
 
 def nearest_rows(Z: Floats, some: Ints) -> tuple[Floats, Ints]:
-    """Return the distances of some rows to their nearest `NEIGHBOURS` other rows, the nearest first, and which row is the nearest."""
+    """Return the distances of some rows to their `NEIGHBOURS` nearest other rows, ascending, and the nearest row."""
     distances, nearest = np.empty((some.size, NEIGHBOURS)), np.empty(some.size, dtype=np.int64)
     squares = np.einsum("ij,ij->i", Z, Z)
     for begin in range(0, some.size, BLOCK_ROWS):
@@ -106,7 +110,7 @@ def nearest_rows(Z: Floats, some: Ints) -> tuple[Floats, Ints]:
         squared = squares[block][:, None] + squares - 2.0 * Z[block] @ Z.T
         squared[np.arange(block.size), block] = np.inf
         near = np.argpartition(squared, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-        # Computed again as differences: as above, rows that are nearly equal would be as far apart as rounding puts them.
+        # Computed again as differences: above, rounding blurs the distances of nearly equal rows.
         exact = np.sqrt(((Z[block][:, None, :] - Z[near]) ** 2).sum(axis=2))
         order = np.argsort(exact, axis=1, kind="stable")
         distances[begin : begin + block.size] = np.take_along_axis(exact, order, axis=1)
@@ -114,24 +118,24 @@ def nearest_rows(Z: Floats, some: Ints) -> tuple[Floats, Ints]:
     return distances, nearest
 
 
-def telling_columns(Z: Floats) -> Ints:
-    """Return for each row in how many columns it has a value that few rows have.
+def count_rare_values(Z: Floats) -> Ints:
+    """Return in how many columns each row has a rare value.
 
     Examples
     --------
     >>> import numpy as np
-    >>> telling_columns(np.column_stack([np.arange(100.0), np.arange(100.0) % 2])).tolist()[:3]
+    >>> count_rare_values(np.column_stack([np.arange(100.0), np.arange(100.0) % 2])).tolist()[:3]
     [1, 1, 1]
     """
-    telling = np.zeros(len(Z), dtype=np.int64)
+    n_rare = np.zeros(len(Z), dtype=np.int64)
     for column in Z.T:
         _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
-        telling += counts[place] <= RARE * len(Z)
-    return telling
+        n_rare += counts[place] <= RARE_SHARE * len(Z)
+    return n_rare
 
 
 def finest_step(Z: Floats) -> float:
-    """Return the second smallest of the columns' steps: the median distance between neighbouring values of each.
+    """Return the second smallest of the columns' steps, each the median distance between neighbouring values.
 
     Examples
     --------
@@ -144,18 +148,18 @@ def finest_step(Z: Floats) -> float:
 
 
 def copied_share(distances: Floats, step: float, labels: Ints) -> float:
-    """Return the share of rows that have a near-copy; 0 where chance, or labels that differ, speak against copies.
+    """Return the share of rows with a near-copy; 0 if chance or differing labels speak against copies.
 
-    `distances` are to the nearest rows, the nearest first; none counts as less than half of `step`. `labels` are the class of each row and
-    of its nearest row, −1 where it is not known.
+    `distances` are to the nearest rows, ascending, and at least half of `step`. `labels` are the classes of
+    each row and of its nearest row, −1 if unknown.
     """
     first, middle, last = (np.maximum(distances[:, k], step / 2.0) for k in (0, NEIGHBOURS // 2 - 1, NEIGHBOURS - 1))
-    is_copied: Bools = first <= NEAR * last
+    is_copied: Bools = first <= NEAR_RATIO * last
     share = float(is_copied.mean())
-    # Of ten rows that are spread evenly, the fifth is in the inner half of the volume.
+    # Of ten uniformly spread neighbours, the fifth is in the inner half of the volume.
     growth = float(np.median(np.log(last / middle)))
     dimensions = np.log(2.0) / growth if growth > 0.0 else np.inf
-    by_chance = 1.0 - (1.0 - NEAR**dimensions) ** (NEIGHBOURS - 1)
+    by_chance = 1.0 - (1.0 - NEAR_RATIO**dimensions) ** (NEIGHBOURS - 1)
     known = is_copied & (labels >= 0).all(axis=1)
     differ = float((labels[known, 0] != labels[known, 1]).mean()) if known.any() else 0.0
-    return 0.0 if by_chance > MOST_BY_CHANCE * share or differ > MOST_DIFFERENT else share
+    return 0.0 if by_chance > MAX_BY_CHANCE * share or differ > MAX_DIFFERENT else share

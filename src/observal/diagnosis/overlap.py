@@ -1,4 +1,4 @@
-"""Overlap: how much of the pool the log barely covers, and which rows those are, in words."""
+"""Overlap: how much of the pool the log barely covers, and a description of those rows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from math import inf
 import numpy as np
 
 from observal.checks import Bools, Floats
-from observal.diagnosis.feature_values import MOST_ROWS, choose_columns, dense, rank_columns, sample_rows
+from observal.diagnosis.feature_values import MAX_ROWS, choose_columns, dense, rank_columns, sample_rows
 from observal.problem.data import Pool
 from observal.problem.rows import Rows
 from observal.problem.words import count, day_words, exact, exact_percent, number, percent
 
-ENOUGH = 5.0  # labels that the log is expected to have of the rows with the least propensities, if they are covered
+ENOUGH_LABELS = 5.0  # expected labels that cover the rows with the smallest propensities
 TREE_DEPTH = 3
-PURE = 0.9  # a region with this share of barely covered rows is not split further
-MOST_REGIONS = 3
-PART = 0.05  # of all barely covered rows that a region must hold
+PURE_SHARE = 0.9  # a region with this share of barely covered rows is not split further
+MAX_REGIONS = 3
+MIN_REGION_SHARE = 0.05  # of all barely covered rows that a region must hold
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Condition:
     percent: bool = False
 
     def narrow(self, low: float = -inf, high: float = inf) -> Condition:
-        """Return the part of the range that is also within `low` and `high`."""
+        """Return the intersection with the range from `low` to `high`."""
         return replace(self, low=max(self.low, low), high=min(self.high, high))
 
     def words(self) -> str:
@@ -73,7 +73,7 @@ class Region:
     Parameters
     ----------
     conditions : tuple of Condition
-        All of them hold in the region.
+        Their conjunction defines the region.
     share : float
         The share of the pool in it.
     barely : float
@@ -104,9 +104,10 @@ class Region:
 class Overlap:
     """How well the log covers the pool.
 
-    A pool row x is *barely covered* if the log is expected to hold too few labels of rows like it to speak for it, for two
-    reasons at once: fewer than five among all logged rows whose propensity is at most Q0(x), and less than one among the √m logged
-    rows most like it, m being the rows of the log (the size of neighbourhood that local methods commonly use).
+    A pool row x is *barely covered* if the log is expected to hold too few labels of similar rows, in two
+    ways at once: fewer than five among all logged rows whose propensity is at most Q0(x), and less than one
+    among the √m logged rows most similar to it, m being the rows of the log (the neighbourhood size that
+    local methods commonly use).
 
     Parameters
     ----------
@@ -115,9 +116,9 @@ class Overlap:
     threshold : float
         The propensity below which a row is barely covered; at most 1/√m.
     barely, never : float
-        The share of the pool that is barely covered, and the share whose propensity is 0.
+        The share of the pool that is barely covered, and the share with propensity 0.
     regions : tuple of Region
-        Where most of the barely covered rows are, largest first; from a decision tree of depth 3 at most.
+        Where most of the barely covered rows are, largest first; from a decision tree of depth at most 3.
     """
 
     rows_alike: float
@@ -128,7 +129,7 @@ class Overlap:
 
     @property
     def mostly(self) -> str:
-        """Where most of the barely covered rows are, as a sentence; empty if no rule describes them."""
+        """A sentence on where most of the barely covered rows are; empty if no rule describes them."""
         if not self.regions:
             return ""
         first = self.regions[0]
@@ -169,11 +170,12 @@ def find_overlap(
 ) -> Overlap:
     """Return how well a log of `n_rows` rows covers the pool.
 
-    Shares are of all pool rows. The tree that finds the regions is grown on at most 20,000 of them, and its thresholds
-    are rounded if that changes nothing; the regions' own shares are counted on the whole pool again.
+    Shares are of all pool rows. The decision tree that finds the regions is grown on at most 20,000 of them, and
+    its thresholds are rounded if that changes nothing; the regions' shares are then counted on the whole pool.
 
-    `n_rows` counts logged rows, revealed or not. `logged` has the propensity of each, and `expected` the labels expected of it: as many, or
-    1 if only labelled rows were kept. `dates` are features in days since 1970-01-01, `percents` those shown in percent.
+    `n_rows` counts logged rows, revealed or not. `logged` holds their propensities, and `expected` the
+    expected labels of each: the same, or 1 if only labelled rows were kept. `dates` are features in days
+    since 1970-01-01, `percents` those shown in percent.
 
     Examples
     --------
@@ -194,9 +196,9 @@ def find_overlap(
 
 
 def _find_least_covered(logged: Floats, expected: Floats) -> float:
-    """Return the least propensity up to which the log is expected to have enough labels; infinity if it never has."""
+    """Return the smallest propensity up to which the log is expected to have enough labels; infinity if none."""
     values, place = np.unique(logged, return_inverse=True)
-    enough = np.flatnonzero(np.cumsum(np.bincount(place, weights=expected)) >= ENOUGH)
+    enough = np.flatnonzero(np.cumsum(np.bincount(place, weights=expected)) >= ENOUGH_LABELS)
     return float(values[enough[0]]) if enough.size else np.inf
 
 
@@ -211,7 +213,7 @@ def _find_regions(
     """Return the regions that hold most of the barely covered rows, found by a small decision tree."""
     from sklearn.tree import DecisionTreeClassifier
 
-    rows = sample_rows(len(pool), MOST_ROWS, rng)
+    rows = sample_rows(len(pool), MAX_ROWS, rng)
     target = barely[rows]
     if pool.shape[1] == 0 or target.all() or not target.any():
         return ()
@@ -227,7 +229,7 @@ def _find_regions(
     def descend(node: int, path: dict[int, Condition]) -> None:
         left, right = int(nodes.children_left[node]), int(nodes.children_right[node])
         density = float(nodes.value[node][0][1])
-        if path and (left < 0 or density >= PURE):
+        if path and (left < 0 or density >= PURE_SHARE):
             if _stands_out(density, float(target.mean())):
                 rules.append(tuple(path.values()))
             return
@@ -246,12 +248,12 @@ def _find_regions(
     descend(0, {})
     regions = [_measure(pool, barely, conditions) for conditions in rules]
     regions.sort(key=lambda region: -region.share * region.barely)
-    least = PART * float(barely.mean())
-    return tuple(region for region in regions if region.share * region.barely >= least)[:MOST_REGIONS]
+    least = MIN_REGION_SHARE * float(barely.mean())
+    return tuple(region for region in regions if region.share * region.barely >= least)[:MAX_REGIONS]
 
 
 def _stands_out(density: float, overall: float) -> bool:
-    """Return whether a region's share of barely covered rows is high, and not only as high as everywhere."""
+    """Return whether a region's share of barely covered rows is high, and higher than elsewhere."""
     doubled_odds = density * (1.0 - overall) >= 2.0 * overall * (1.0 - density)
     return doubled_odds and density >= min(0.5, 5.0 * overall)
 
@@ -266,7 +268,7 @@ def _measure(pool: Rows, barely: Bools, conditions: tuple[Condition, ...]) -> Re
 
 
 def roundest_between(low: float, high: float) -> float:
-    """Return the number with the fewest digits in ``[low, high)``; any of them splits the data in the same way.
+    """Return the number with the fewest digits in ``[low, high)``, all of which split the data the same way.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Propensities: the chance that a row's label was revealed, Q0(x) in the paper.
+"""Propensities: the probability that a row's label was revealed, Q0(x) in the paper.
 
 Given by column (``known``), by the policy itself (``from_policy``), or estimated from which rows were revealed
-(``estimate``); of several logs together (``mixture_propensity``); raised to a floor, with a warning
-(``apply_floor``). Logs that kept only their labelled rows are filled up in ``observal.diagnosis.complete_log``.
+(``estimate``); combined for several logs (``mixture_propensity``); raised to a floor, with a warning
+(``apply_floor``). Logs that kept only their labelled rows are completed by ``observal.diagnosis.complete_log``.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ __all__ = [
 ]
 
 _MODELS = {"logistic": "logistic regression", "boosting": "boosted trees"}
-# Policies are mostly simple: trees of 4 leaves were off by a mean of 0.05 where trees of 15 were off by 0.06 (32 logs of 1,500 rows, development tables).
+# Policies are mostly simple: trees of 4 leaves had a mean error of 0.05, trees of 15 leaves 0.06 (32 logs of
+# 1,500 rows, development tables).
 _BOOSTING = {"max_iter": 100, "learning_rate": 0.05, "max_leaf_nodes": 4, "min_samples_leaf": 40}
 _CONSTANT = "one chance for all rows"
-_MOST_TRAINING_ROWS = 50_000  # more rows hardly improve a propensity and take minutes
+_MAX_TRAINING_ROWS = 50_000  # more rows hardly improve a propensity and take minutes
 _INNER_FOLDS = 3
-_BY_CHANCE = 0.001  # a log of labelled rows only is recognised if chance explains it less often than this
+_BY_CHANCE = 0.001  # a log is taken to hold labelled rows only if chance explains that less often than this
 
 Predictor = Callable[[Any], Floats]
 
@@ -64,16 +65,16 @@ Predictor = Callable[[Any], Floats]
 
 
 def known(values: ArrayLike, n_rows: int | None = None) -> Floats:
-    """Check propensities that are on record, and return them: one number in [0, 1] per row.
+    """Validate recorded propensities and return them: one number in [0, 1] per row.
 
-    A propensity is the chance that a row's label was revealed.
+    A propensity is the probability that a row's label was revealed.
 
     Parameters
     ----------
     values : array of shape (rows,) or one number
-        One number counts for every row, and then `n_rows` must be given.
+        A single number applies to every row, and then `n_rows` must be given.
     n_rows : int, optional
-        How many rows there are.
+        The number of rows.
 
     Examples
     --------
@@ -96,11 +97,11 @@ class PolicyModel(Protocol):
     """A fitted classifier of whether a row's label was revealed."""
 
     def predict_proba(self, X: Any, /) -> ArrayLike:
-        """Return the chance of each class for each row."""
+        """Return class probabilities."""
 
 
 Policy = Callable[[Any], ArrayLike] | PolicyModel
-"""What revealed the labels of a log: a function from its rows to chances, or a classifier."""
+"""What revealed a log's labels: a function from rows to probabilities, or a classifier."""
 
 
 def from_policy(policy: Policy, X: Features, revealed: object = None) -> Floats:
@@ -109,8 +110,8 @@ def from_policy(policy: Policy, X: Features, revealed: object = None) -> Floats:
     Parameters
     ----------
     policy : callable or scikit-learn classifier
-        A function from the rows to the chance that each row's label was revealed, or a fitted classifier with
-        ``predict_proba`` of whether it was.
+        A function from rows to the probability that each row's label was revealed, or a fitted classifier of
+        that with ``predict_proba``.
     X : array or sparse matrix of shape (rows, features)
         The rows.
     revealed : object, optional
@@ -149,16 +150,16 @@ def _revealed_column(classifier: PolicyModel, revealed: object) -> int:
 
 
 def mixture_propensity(propensities: Sequence[ArrayLike], log_sizes: Sequence[float]) -> Floats:
-    """Return the propensity of rows under several logs taken as one: Σ_j m_j·Q0_j(x) / Σ_j m_j.
+    """Return the propensity of rows under several logs combined: Σ_j m_j·Q0_j(x) / Σ_j m_j.
 
-    A log of m = Σ m_j rows, each seen by one of several policies, has this chance of a revealed label at x. Weights
-    1/Q0 with it are the balance heuristic of multiple importance sampling: a policy that rarely looks at x no
-    longer gives a large weight where another often does.
+    In a log of m = Σ m_j rows, each seen by one of several policies, this is the probability of a revealed
+    label at x. The weights 1/Q0 are then the balance heuristic of multiple importance sampling: a policy that
+    rarely reveals x no longer gives a large weight if another often does.
 
     Parameters
     ----------
     propensities : sequence of arrays of shape (rows,)
-        For each log, the chance that its policy had of revealing each row's label; every policy at every row.
+        For each log, its policy's probability of revealing each row's label; every policy at every row.
     log_sizes : sequence of numbers
         m_j, the rows of each log, revealed or not.
 
@@ -179,12 +180,12 @@ def mixture_propensity(propensities: Sequence[ArrayLike], log_sizes: Sequence[fl
     chances = [check_propensity(p, n_rows, f"Log {j + 1} of the mixture") for j, p in enumerate(propensities)]
     shares = sizes / sizes.sum()
     mixed = sum((share * chance for share, chance in zip(shares, chances, strict=True)), np.zeros(n_rows))
-    return np.minimum(mixed, 1.0)  # shares may sum to a little more than 1
+    return np.minimum(mixed, 1.0)  # shares may sum to slightly more than 1
 
 
 @dataclass(frozen=True, eq=False)
 class FlooredPropensities:
-    """Propensities with none below a floor, and how many had to be raised."""
+    """Propensities with none below a floor, and how many were raised."""
 
     propensity: Floats
     propensity_floor: float
@@ -195,13 +196,13 @@ class FlooredPropensities:
 def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The log") -> FlooredPropensities:
     """Raise propensities below `propensity_floor` to it, count them, and warn.
 
-    A floor trades variance for bias: a raised row counts less than it should. The chance that its label was revealed is
-    no longer the true one, so the floor is applied only if you ask for it, and a warning says how many rows it changed.
+    A floor trades variance for bias: a raised row counts less than it should. Its propensity is no longer the
+    true one, so the floor is applied only if you ask for it, and a warning says how many rows it changed.
 
     Parameters
     ----------
     propensity : array of shape (rows,)
-        The chance that each row's label was revealed.
+        The probability that each row's label was revealed.
     propensity_floor : float
         In (0, 1].
     what : str
@@ -245,20 +246,21 @@ def apply_floor(propensity: ArrayLike, propensity_floor: float, what: str = "The
 
 @dataclass(frozen=True, eq=False)
 class EstimatedPropensity:
-    """Estimated chances that each row's label was revealed, and how good they are.
+    """Estimated propensities, and how good they are.
 
     Parameters
     ----------
     logged : float array
-        One for each logged row, from a fit that has not seen the row.
+        One per logged row, out of fold.
     pool : float array, optional
-        One for each pool row: the average over the fits.
+        One per pool row: the mean over the fits.
     method : str
         The model and how it was calibrated.
     calibration_error : float
-        The mean distance, out of fold, between chances and revealed shares over ten groups of rows with similar chances.
+        The mean out-of-fold distance between propensities and revealed shares, over ten groups of similar
+        propensity.
     log_loss, constant_log_loss : float
-        The mean log loss out of fold, and that of one chance for all rows.
+        The mean out-of-fold log loss, and that of one probability for all rows.
     folds : int
         The number of fits.
     notes : tuple of str
@@ -284,11 +286,12 @@ def estimate(
     folds: int = 5,
     random_state: int = 0,
 ) -> EstimatedPropensity:
-    """Estimate the chance that each row's label was revealed, from the rows where it was and was not.
+    """Estimate each row's propensity from which rows were revealed.
 
-    The log is cut into `folds` parts. Each part gets its chances from a model that was fitted and calibrated on the other
-    parts only. Of logistic regression and boosted trees, each with sigmoid and with isotonic calibration, the one with the
-    least log loss out of fold is used. This assumes that the policy looked at nothing that is not in X.
+    The log is split into `folds` folds. Each gets its propensities from a model fitted and calibrated on the
+    other folds only. Of logistic regression and boosted trees, each with sigmoid and with isotonic
+    calibration, the one with the smallest out-of-fold log loss is used. This assumes that the policy used
+    nothing that is not in X.
 
     Parameters
     ----------
@@ -326,9 +329,9 @@ def estimate(
         raise InvalidInput("Boosted trees need dense features, but the log's are sparse; use method='logistic'.")
     parts = list(sklearn_folds(folds, random_state).split(np.zeros(is_revealed.size), is_revealed))
     models = [name for name in _MODELS if method in ("auto", name) and not (name == "boosting" and rows.is_sparse)]
-    import sklearn.ensemble  # noqa: F401  (only libraries that are loaded can be limited)
+    import sklearn.ensemble  # noqa: F401  (only loaded libraries can be limited)
 
-    with one_thread():  # on a busy machine, threads that wait for each other are slower by a factor of 100
+    with one_thread():  # on a busy machine, threads that wait for each other are 100 times slower
         logged, pool = _cross_fit(rows, is_revealed, parts, pool_rows, models, random_state)
     losses = {name: _log_losses(chances, is_revealed) for name, chances in logged.items()}
     eligible = [name for name in losses if name != _CONSTANT or method in ("auto", "constant")]
@@ -347,10 +350,10 @@ def estimate(
 
 
 def calibration_error(propensity: ArrayLike, revealed: ArrayLike, groups: int = 10) -> float:
-    """Return the mean distance between propensities and revealed shares, over groups of rows with similar propensities.
+    """Return the mean distance between propensities and revealed shares, over groups of similar propensity.
 
-    With groups b of n_b rows, as equal in size as can be: Σ_b (n_b/n)·|mean Q0 in b − share revealed in b|. Even true
-    chances have an error of about 0.8·sqrt(groups·Q0·(1 − Q0)/n), from chance alone.
+    With groups b of n_b rows, of sizes as equal as possible: Σ_b (n_b/n)·|mean Q0 in b − share revealed in
+    b|. Even true propensities have an error of about 0.8·sqrt(groups·Q0·(1 − Q0)/n) by chance.
 
     Examples
     --------
@@ -391,13 +394,13 @@ def _cross_fit(
     models: list[str],
     random_state: int,
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Return, for each candidate, chances of the logged rows out of fold and of the pool rows on average."""
+    """Return each candidate's out-of-fold propensities of the logged rows, and mean propensities of the pool rows."""
     rng = np.random.default_rng(random_state)
     logged: dict[str, Floats] = {}
     pool: dict[str, Floats] = {}
     X_pool = None if pool_rows is None else pool_rows.to_matrix()
     for train, held_out in parts:
-        fit_rows = np.sort(rng.permutation(train)[:_MOST_TRAINING_ROWS])
+        fit_rows = np.sort(rng.permutation(train)[:_MAX_TRAINING_ROWS])
         predictors: dict[str, Predictor] = {_CONSTANT: _constant(float(is_revealed[train].mean()))}
         for model in models:
             predictors |= _fit_calibrated(model, rows.take(fit_rows), is_revealed[fit_rows], random_state)
@@ -413,7 +416,7 @@ def _constant(chance: float) -> Predictor:
 
 
 def _fit_calibrated(model: str, X: Matrix, is_revealed: Bools, random_state: int) -> dict[str, Predictor]:
-    """Fit a model, and both calibrations on scores that come from fits which had not seen their rows."""
+    """Fit a model, and both calibrations on out-of-fold scores."""
     from sklearn.base import clone
     from sklearn.isotonic import IsotonicRegression
     from sklearn.linear_model import LogisticRegression
@@ -423,7 +426,7 @@ def _fit_calibrated(model: str, X: Matrix, is_revealed: Bools, random_state: int
     inner = sklearn_folds(_INNER_FOLDS, random_state)
     scores = cross_val_predict(estimator, X, is_revealed, cv=inner, method="decision_function")
     fitted = clone(estimator).fit(X, is_revealed)
-    # From n rows no chance below about 1/n can be distinguished from 0, and a chance of 0 would be an infinite weight.
+    # n rows cannot distinguish a propensity below about 1/n from 0, which would give an infinite weight.
     least = 1.0 / (is_revealed.size + 2.0)
     isotonic = IsotonicRegression(y_min=least, y_max=1.0 - least, out_of_bounds="clip").fit(scores, is_revealed)
     sigmoid = LogisticRegression(C=1e6).fit(scores[:, None], is_revealed)
@@ -459,11 +462,11 @@ def _notes(best: str, error: float, losses: dict[str, Floats], folds: int, n_tra
     gains = losses[_CONSTANT] - losses[best]
     if best == _CONSTANT or gains.mean() < 2.0 * gains.std() / np.sqrt(gains.size):
         notes.append("The features do not predict which labels were revealed better than one chance for all rows does.")
-    if n_train > _MOST_TRAINING_ROWS:
-        notes.append(f"Each fit used {_MOST_TRAINING_ROWS} of its {n_train} rows, drawn at random.")
+    if n_train > _MAX_TRAINING_ROWS:
+        notes.append(f"Each fit used {_MAX_TRAINING_ROWS} of its {n_train} rows, drawn at random.")
     return tuple(notes)
 
 
 def keeps_labelled_only(logged: LoggedData) -> bool:
-    """Return whether every label is there although the propensities make that all but impossible."""
+    """Return whether every label is present although the propensities make that all but impossible."""
     return bool(logged.revealed.all()) and float(np.log(logged.propensity).sum()) < log(_BY_CHANCE)

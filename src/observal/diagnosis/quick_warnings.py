@@ -1,4 +1,4 @@
-"""Cheap warnings for a new campaign: wrong propensities, columns that leak the label, related rows, and columns of ids."""
+"""Cheap warnings for a new campaign: wrong propensities, leaks, related rows, and id columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from observal.diagnosis.calibration_check import check_calibration
 from observal.diagnosis.decision_column import decision_sentence, find_decisions
-from observal.diagnosis.feature_values import MOST_ROWS, sample_positions
+from observal.diagnosis.feature_values import MAX_ROWS, sample_positions
 from observal.diagnosis.leaks import find_leaks, leak_sentence
 from observal.diagnosis.near_copies import NearCopies, find_near_copies
 from observal.problem.data import LoggedData, Pool
@@ -17,8 +17,8 @@ from observal.problem.problem import Problem
 from observal.problem.rows import to_dense
 from observal.problem.words import WARNING, count
 
-LEAST_DISTINCT = 50  # rows, each with a different whole number, that look like ids
-MOST_NAMED = 5
+MIN_DISTINCT = 50  # rows, each with a different integer, that look like ids
+MAX_NAMED = 5
 
 
 def quick_warnings(
@@ -30,10 +30,11 @@ def quick_warnings(
     label: str = "",
     known_before: Sequence[str] = (),
 ) -> list[str]:
-    """Return sentences on what is likely to be wrong with the data, most serious first.
+    """Return sentences on what is likely wrong with the data, most serious first.
 
-    `sources` are the columns of the table that the features `names` come from, by default the same, and `dates` those features that are
-    dates: a different one in every row is not unusual. `known_before` are columns that are known before the label is.
+    `sources` are the table columns that the features `names` come from, by default the same, and `dates`
+    those features that are dates, which may differ in every row. `known_before` are columns known before the
+    label is.
 
     Examples
     --------
@@ -47,7 +48,7 @@ def quick_warnings(
     sources = names if sources is None else sources
     decisions = find_decisions(logged, names, sources)
     leaks = find_leaks(logged, names, sources, dates, label, known_before)
-    # Rows in Parquet would have to be read for it, and may be very many.
+    # Skipped for rows in Parquet, which would have to be read and may be very many.
     copies = NearCopies() if logged.rows.in_files else find_near_copies(logged, np.random.default_rng(0))
     sentences = (
         *([decision_sentence(decisions)] if decisions else []),
@@ -71,10 +72,10 @@ def _check_propensities(logged: LoggedData) -> list[str]:
 
 
 def _find_ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> list[str]:
-    """Return a warning for each feature with a different whole number in every row."""
-    if problem.logged.rows.is_sparse or problem.n_rows < LEAST_DISTINCT:
+    """Return a warning for each feature with a different integer in every row."""
+    if problem.logged.rows.is_sparse or problem.n_rows < MIN_DISTINCT:
         return []
-    X = to_dense(problem.take(problem.positions(*(sample_positions(rows, MOST_ROWS) for rows in problem.blocks()))))
+    X = to_dense(problem.take(problem.positions(*(sample_positions(rows, MAX_ROWS) for rows in problem.blocks()))))
     sentences = []
     for column, name in enumerate(names):
         values = X[:, column]
@@ -86,7 +87,7 @@ def _find_ids(problem: Problem, names: Sequence[str], dates: Sequence[str]) -> l
 
 
 def _shorten(sentences: list[str]) -> list[str]:
-    n_more = len(sentences) - MOST_NAMED
+    n_more = len(sentences) - MAX_NAMED
     if n_more <= 0:
         return sentences
-    return [*sentences[:MOST_NAMED], f"{count(n_more, 'more column does', 'more columns do')} the same."]
+    return [*sentences[:MAX_NAMED], f"{count(n_more, 'more column does', 'more columns do')} the same."]

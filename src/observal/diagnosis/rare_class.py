@@ -1,4 +1,4 @@
-"""Whether a class is rare, as far as the log can tell: then the fewest mistakes are seldom what people want."""
+"""Whether a class is rare according to the log: then the fewest mistakes are seldom what people want."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from observal.problem.data import LoggedData
 from observal.problem.objectives import RARE
 from observal.problem.words import WARNING, percent
 
-LEAST_LABELS = 20  # labels of the log without which nothing is said
+MIN_LABELS = 20  # labels in the log; with fewer, nothing is reported
 
 
 def rare_class_notes(logged: LoggedData) -> list[str]:
@@ -24,7 +24,7 @@ def rare_class_notes(logged: LoggedData) -> list[str]:
     >>> rare_class_notes(log)[0][:74]
     "Warning: 'default' is rare: about 2.5% of the rows. A model that makes few"
     """
-    if logged.classes.size != 2 or int(np.asarray(logged.revealed).sum()) < LEAST_LABELS:
+    if logged.classes.size != 2 or int(np.asarray(logged.revealed).sum()) < MIN_LABELS:
         return []
     shares = logged.class_shares()
     rare = int(np.argmin(shares))

@@ -1,4 +1,4 @@
-"""What the importance weights of the revealed labels are worth, and what the clip drops."""
+"""How informative the importance-weighted revealed labels are, and what the clip drops."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class Weighting:
     revealed : int
         Labels in the log.
     effective : float
-        How many equally weighted labels carry the same information.
+        The effective sample size.
     quantiles : tuple of (share, weight)
         The distribution of the weights.
     top_share : float
         The share of the total weight in the heaviest 1% of the labels (at least one label).
     clip, practical_clip : float
-        The threshold for a log alone, and the one of the paper's experiments; see ``observal.paper.weights``.
+        The threshold for the log alone, and that of the paper's experiments; see ``observal.paper.weights``.
     dropped : float
         The share of the population, log and pool together, whose weight is above `clip`.
     labels_dropped : int
         Revealed labels above `clip`.
     overflowing : int
-        Revealed labels whose propensity is so small that 1/Q0 is not a number; they are left out.
+        Revealed labels whose propensity is so small that 1/Q0 overflows; they are left out.
     """
 
     revealed: int
@@ -79,9 +79,10 @@ class Weighting:
 
 
 def summarise_weights(problem: Problem, n_rows: float, labelled_only: bool) -> Weighting:
-    """Return what the revealed labels are worth.
+    """Return how informative the revealed labels are.
 
-    `n_rows` counts logged rows, revealed or not. If the log kept only its labelled rows, the pool alone stands for the population.
+    `n_rows` counts logged rows, revealed or not. If the log kept only its labelled rows, the pool alone
+    represents the population.
 
     Examples
     --------
@@ -113,5 +114,5 @@ def summarise_weights(problem: Problem, n_rows: float, labelled_only: bool) -> W
 def _top_share(weights: Floats) -> float:
     if weights.size == 0:
         return 0.0
-    shares = np.sort(weights / weights.max())[::-1]  # their sum cannot overflow
+    shares = np.sort(weights / weights.max())[::-1]  # scaled, so that the sum cannot overflow
     return float(shares[: max(1, weights.size // 100)].sum() / shares.sum())

@@ -19,7 +19,7 @@ from observal.intervals.recalibration import FARTHEST
 from observal.intervals.thresholds import FactorClassifier, ThresholdClassifier
 from observal.journal.settings import observal_version
 from observal.learners.blend import Blend
-from observal.learners.blend_settings import KERNEL_LIMIT, LEAST_CHANCE
+from observal.learners.blend_settings import KERNEL_LIMIT, MIN_CHANCE
 from observal.learners.population import Space
 from observal.learners.smooth_learners import AdditiveChances, KernelChances, LinearChances
 from observal.learners.tree_learners import TreeChances
@@ -265,7 +265,7 @@ def _affine(graph: _Graph, X: str, weights: Floats, shift: Floats) -> str:
 
 
 def _clip_chances(graph: _Graph, chances: str) -> str:
-    above = graph("Max", chances, graph.constant(LEAST_CHANCE))
+    above = graph("Max", chances, graph.constant(MIN_CHANCE))
     return graph("Div", above, graph.total(above))
 
 

@@ -1,4 +1,4 @@
-"""Labels as people give them: ids and labels in Python or in a file, matched by their value or their text."""
+"""Labels as people give them, in Python or in a file: ids and labels, matched by value or by text."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from observal.tables.spreadsheets import COMPUTE, cell_text, csv_rows, read_work
 from observal.tables.table_format import TableFormat, decode_text, detect_encoding, detect_separator
 
 SKIP = "skip"
-# The columns of ids and of labels: for each the name in the settings, and one that always works.
+# The id and label columns: for each, the name from the settings and a generic one.
 _Columns = tuple[tuple[str, str], tuple[str, str]]
 _NUMERIC = re.compile(r"[+-]?[0-9]+(?:[.,]([0-9]*))?(?:[eE]([+-]?[0-9]{1,3}))?")
-_EXCEL_DIGITS = 15  # that a spreadsheet keeps of a number
+_EXCEL_DIGITS = 15  # significant digits that a spreadsheet keeps
 
 
 @dataclass(frozen=True)
 class WrittenAnswer:
-    """An id and a label as they were given, and where, such as ``labels.csv, line 7``.
+    """An id and a label as given, and where, such as ``labels.csv, line 7``.
 
     A label of None skips the row. `cell` is the id as the file has it, if that may differ.
     """
@@ -38,7 +38,7 @@ class WrittenAnswer:
 
 
 class LabelReader:
-    """Finds the class that an answer means, by the rule of ``ClassFinder``.
+    """Finds the class that an answer means, by the rules of ``ClassFinder``.
 
     Examples
     --------
@@ -52,11 +52,11 @@ class LabelReader:
         self._finder = ClassFinder(classes)
 
     def __call__(self, label: object) -> int | None:
-        """Return the class's code, or None for a skip; raise LookupError if it is neither."""
+        """Return the class code, or None for a skip; raise LookupError if it is neither."""
         if label is None:
             return None
         text = str(label)
-        for value in (label, restore_cell(text)):  # the name of a class may look like a formula
+        for value in (label, restore_cell(text)):  # a class name may look like a formula
             if (code := self._finder.find(value)) is not None:
                 return code
         if text.strip().casefold() == SKIP:
@@ -65,7 +65,7 @@ class LabelReader:
 
 
 class ChangedIds:
-    """Finds rows by an id that a spreadsheet changed: 000820 became 820, 12E4 became 1.20E+05.
+    """Finds rows by ids that a spreadsheet changed: 000820 became 820, 12E4 became 1.20E+05.
 
     Examples
     --------
@@ -97,13 +97,13 @@ class ChangedIds:
 
 
 def _cut_digits(value: Decimal) -> Decimal | None:
-    """Return a long whole number with zeros after its first digits, as a spreadsheet keeps it."""
+    """Return a long integer with zeros after its first digits, as a spreadsheet keeps it."""
     beyond = value.adjusted() + 1 - _EXCEL_DIGITS
     return value // 10**beyond * 10**beyond if 0 < beyond <= _EXCEL_DIGITS else None
 
 
 def make_answers(ids: object, labels: object) -> list[WrittenAnswer]:
-    """Return answers given in Python, one label for each id; NaN or None skips a row.
+    """Return answers given in Python, one label per id; NaN or None skips a row.
 
     Examples
     --------
@@ -135,11 +135,11 @@ def read_answers(
     text: str | bytes | None = None,
     options: TableFormat | None = None,
 ) -> tuple[list[WrittenAnswer], int]:
-    r"""Return the answers in a CSV, Excel or JSON file, each with its line, and the number of rows that are blank.
+    r"""Return the answers in a CSV, Excel or JSON file, each with its line, and the number of blank rows.
 
-    JSON is a list of objects; CSV has a header, and is separated by commas, semicolons or tabs. If a file has no column `id_name` or
-    `label_name`, "id" or "label" is used. `text` is the content, if it has already been read; `options` has what the user said about the
-    separator, the encoding and words that mean "not yet".
+    JSON is a list of objects; CSV has a header and is separated by commas, semicolons or tabs. If a file has
+    no column `id_name` or `label_name`, "id" or "label" is used. `text` is the content, if already read;
+    `options` holds the user's separator, encoding and words that mean "not yet".
 
     Examples
     --------
@@ -187,7 +187,7 @@ def _read_excel(source: str | Path, content: bytes, columns: _Columns) -> list[W
 
 
 def _read_csv(source: str | Path, text: str, columns: _Columns, sep: str | None) -> list[WrittenAnswer]:
-    # In a file that ask wrote or a spreadsheet saved, the id is first and the label last.
+    # In a file written by ask or saved by a spreadsheet, the id comes first and the label last.
     separator = sep or detect_separator(text, ends=(columns[0][0], columns[1][0]))
     try:
         rows = list(csv_rows(text, separator))
@@ -235,7 +235,7 @@ def _find_entry(row: dict[str, object], names: tuple[str, str], where: str) -> o
 
 
 def _find_column(header: list[str], names: tuple[str, str], source: str | Path) -> int:
-    """Return the position of a column in a CSV header, as ask writes it or as a person does."""
+    """Return the position of a column in a CSV header, spelled as ask writes it or as a person might."""
     for name in names:
         for form in (restore_cell, str, str.strip):
             for place, cell in enumerate(header):

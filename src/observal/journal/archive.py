@@ -1,7 +1,8 @@
 """A zip of JSON and NumPy arrays, checked before anything in it is used.
 
-Members are never compressed, so reading them never takes more memory than the size of the file; tables within them may unpack to more,
-and a budget for all of them limits that. The zip's comment contains a SHA-256 digest over all members. It shows damage, not who wrote the file.
+Members are never compressed, so reading them takes no more memory than the size of the file; tables within
+them may unpack to more, limited by one budget. The zip's comment holds a SHA-256 digest of all members. It
+shows damage, not authorship.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from observal.problem.arrow_stream import Budget, unpacked_limit
 
 _COMMENT = b"observal sha256 "
 _NAME = re.compile(r"[\w-]{1,80}\.(json|npy|bin)", re.ASCII)
-_KINDS = "biufUSMm"  # whole numbers, floats, text, bytes, dates and durations; never objects
+_KINDS = "biufUSMm"  # integers, floats, text, bytes, dates and durations; never objects
 _LAST_CHARACTER = 0x10FFFF
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _ONCE = 1 << 20
-_MOST_TIMES, _LEAST = 64, 1 << 27  # a file may unpack to so many times its size, and to at least so many bytes
+_MAX_TIMES, _LEAST = 64, 1 << 27  # a file may unpack to this many times its size, or to this many bytes if more
 
 
-_MOST_LISTS = 1 << 22  # in one JSON document: empty ones take 3 bytes there and 64 in memory
+_MAX_LISTS = 1 << 22  # lists in one JSON document: an empty one takes 3 bytes there and 64 in memory
 
 
 class Damaged(ValueError):
-    """What is wrong with a file; ``open_archive`` makes a full sentence of it."""
+    """What is wrong with a file; ``open_archive`` turns it into a full sentence."""
 
 
 def parse_json(text: bytes | str) -> Any:
-    """Return the content of a JSON document, unless it has so many lists that it would take far more memory than its size.
+    """Parse a JSON document; raise if it has so many lists that it would take far more memory than its size.
 
     Examples
     --------
@@ -47,8 +48,8 @@ def parse_json(text: bytes | str) -> Any:
     {'answers': [[17, 0]]}
     """
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if content.count(b"[") + content.count(b"{") > _MOST_LISTS:
-        raise Damaged(f"it has more than {_MOST_LISTS:,} lists")
+    if content.count(b"[") + content.count(b"{") > _MAX_LISTS:
+        raise Damaged(f"it has more than {_MAX_LISTS:,} lists")
     return json.loads(text)
 
 
@@ -75,7 +76,7 @@ class Archive:
 
     def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
         self.size = size  # bytes of the whole file
-        self.budget = Budget(min(max(_MOST_TIMES * size, _LEAST), max(unpacked_limit(), 2 * size)))
+        self.budget = Budget(min(max(_MAX_TIMES * size, _LEAST), max(unpacked_limit(), 2 * size)))
         self._archive = archive
         self._members = {info.filename: info for info in archive.infolist()}
         self._check_members()
@@ -99,7 +100,7 @@ class Archive:
         return len(self._members)
 
     def check_digest(self) -> None:
-        """Refuse a file whose members do not match its digest, or that has none."""
+        """Reject a file whose members do not match its digest, or that has none."""
         if not self._archive.comment:
             raise Damaged("its digest is missing")
         if self._archive.comment != _COMMENT + _digest(self._archive).encode():
@@ -114,7 +115,7 @@ class Archive:
         return parse_json(self._archive.read(info))
 
     def content(self, name: str, size: int) -> bytes:
-        """Return the bytes of a member, which must be of this size."""
+        """Return the bytes of a member, which must have this size."""
         info = self._member(name)
         if info.file_size != size:
             raise Damaged(f"{name} should have {size:,} bytes, but has {info.file_size:,}")
@@ -146,7 +147,7 @@ class Archive:
 
 
 def _check_values(name: str, array: NDArray[Any]) -> None:
-    """Refuse bytes that are not valid booleans or characters."""
+    """Reject bytes that are not valid booleans or characters."""
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
         raise Damaged(f"{name} contains booleans that are neither true nor false")
     if array.dtype.kind == "U" and array.size:
@@ -157,9 +158,9 @@ def _check_values(name: str, array: NDArray[Any]) -> None:
 
 @contextmanager
 def open_archive(path: str | Path, kind: str, remedy: str) -> Iterator[Archive]:
-    """Open a zip for reading; whatever is wrong with it becomes one sentence.
+    """Open a zip for reading; any error becomes one sentence.
 
-    Its sentence says that the file is not `kind`, such as "a file that observal saved", and what to do: `remedy`.
+    The sentence says that the file is not `kind`, such as "a file that observal saved", and what to do: `remedy`.
     """
     path = Path(path)
     if not path.is_file():

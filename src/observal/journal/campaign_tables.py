@@ -1,4 +1,4 @@
-"""From a user's tables to what a campaign stores: log and pool, the rows as people see them, and what its settings say of them."""
+"""From a user's tables to what a campaign stores: log and pool, the rows to display, and part of the settings."""
 
 from __future__ import annotations
 
@@ -22,52 +22,55 @@ if TYPE_CHECKING:
 
     from observal.tables.read import TableSource
 
-MOST_INSTRUCTIONS = 50_000  # characters
+MAX_INSTRUCTIONS = 50_000  # characters
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """Less common options for making a campaign from tables: columns, classes, how files are written, what people see.
+    """Less common options for making a campaign from tables.
 
     Parameters
     ----------
     features, exclude : sequence of str
-        The columns to use, by default all that every table has; and columns that the model does not use and people who label do not see.
+        The columns to use, by default all that every table has; and columns hidden from the model and from
+        annotators.
     cost : str, optional
-        The column of what a mistake on the row costs, in [0, 1].
+        The column with the cost of a mistake on the row, in [0, 1].
     price : str, optional
-        The column of the pool with what the label of each row costs; not a feature.
+        The pool's column with the cost of each row's label; not a feature.
     group : str, optional
-        The column of what related rows share, such as a customer, a household or a day: rows of a group count as one in intervals.
+        The column that related rows share, such as a customer, a household or a day; a group counts as one in
+        intervals.
     known_before : sequence of str
-        Columns that are known before the label is: no warning says that they may give it away.
+        Columns known before the label is; they are never reported as leaks.
     classes : sequence, optional
         The label values, the negative one of two first; needed if the log does not show them all.
     positive : optional
         The class that precision and recall are about; by default the obvious or rarer one.
     propensity_floor : float, optional
-        Raise smaller propensities to it.
+        Smaller propensities are raised to this.
     kept_only_labelled : bool
-        Whether the log kept only its labelled rows; pool rows are then used in place of the others.
+        Whether the log kept only its labelled rows; pool rows then stand in for the others.
     n_logged_rows : int, optional
         How many rows were logged, if the log kept only its labelled ones; estimated by default.
     sep, decimal, encoding, missing
         How the tables are written, as for ``observal.read_table``; detected by default.
     images, image_column : path, str, optional
-        What the labelling page shows as images: a column of paths inside the folder `images` or, without a folder, of images in base64.
-        The column is not used as a feature unless `features` names it.
+        Images for the labelling page: a column of paths inside the folder `images` or, without a folder, of
+        images in base64. The column is not a feature unless `features` names it.
     pixels : (int, int), optional
         Height and width of a picture whose pixels are columns of numbers, such as ``p0`` to ``p63``.
     instructions : path, optional
-        A Markdown file: what the labelling page tells people to do.
+        A Markdown file with instructions for the labelling page.
     columns_help : path, optional
-        A table of what columns mean: names and descriptions, or the columns with one row of descriptions. A row of descriptions below the header of
-        a CSV or Excel file of the pool is recognised without it.
+        A table that explains columns: names and descriptions, or the columns with one row of descriptions. A
+        row of descriptions below the header of the pool's CSV or Excel file is recognised without it.
     in_place : bool, optional
-        Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the campaign then has their
-        propensities and labels, and a checksum of each row group. By default those of 1 GB or more do.
+        Whether the tables, which must be Parquet, stay where they are and need not fit into memory; the
+        campaign then stores their propensities, labels and a checksum of each row group. By default for
+        tables of 1 GB or more.
     executor : optional
-        What reads and computes on tables that stay in place: see ``observal.parquet.executor_of``.
+        What reads and computes on tables in place; see ``observal.parquet.executor_of``.
     progress : callable, optional
         Called with (done, total, what) while tables are read and stored.
 
@@ -104,7 +107,7 @@ class TableOptions:
 
 
 class CampaignTables(NamedTuple):
-    """Log and pool, the pool's rows as people see them (None if tables stay in place), and what the settings say of them."""
+    """Log and pool, the pool's rows for display (None if tables stay in place), and their part of the settings."""
 
     problem: Problem
     rows: pa.Table | None
@@ -144,7 +147,7 @@ def load_tables(
             "missing, --missing and the like), and cannot show images; leave out in_place (--in-place), or prepare such a log first."
         )
     loaded = load_in_place(
-        cast(Source, logs[0]),  # what is not Parquet is refused there
+        cast(Source, logs[0]),  # rejected there unless it is Parquet
         cast(Source, pool),
         roles,
         executor=options.executor,
@@ -205,7 +208,7 @@ def _copy(
 
 
 def describe_rows(options: TableOptions, columns: Sequence[str]) -> Display:
-    """Return what people are told about rows: the instructions, and what columns mean."""
+    """Return the instructions and column descriptions for annotators."""
     from observal.tables.column_help import read_column_help
 
     instructions = "" if options.instructions is None else read_instructions(options.instructions)
@@ -223,9 +226,9 @@ def read_instructions(path: str | Path) -> str:
         raise InvalidInput(
             f"The instructions in {str(path)!r} cannot be read ({one_line(error, 100)}); give a text file in UTF-8."
         ) from None
-    if len(text) > MOST_INSTRUCTIONS:
+    if len(text) > MAX_INSTRUCTIONS:
         raise InvalidInput(
-            f"The instructions in {str(path)!r} have {len(text):,} characters, and {MOST_INSTRUCTIONS:,} is the most; shorten them."
+            f"The instructions in {str(path)!r} have {len(text):,} characters, and {MAX_INSTRUCTIONS:,} is the most; shorten them."
         )
     return text
 
@@ -259,7 +262,7 @@ def _describe(
     columns: Sequence[str],
     display: Display,
 ) -> CampaignTables:
-    """Return what a campaign's settings say of its tables."""
+    """Return what a campaign's settings say about its tables."""
     from observal.diagnosis.quick_warnings import quick_warnings
 
     encoder = loaded.encoder
@@ -286,7 +289,7 @@ def _describe(
 
 
 def source_name(table: object) -> str:
-    """Return the file name of a table, without its folder; empty for a frame.
+    """Return a table's file name, without its folder; empty for a frame.
 
     Examples
     --------

@@ -1,11 +1,12 @@
 """Methods, plans and records as JSON and back. Only the classes listed here are rebuilt, and nothing can run code.
 
-A value that JSON does not have becomes a dictionary with one telling key: ``{"tuple": […]}``, ``{"array": …}``, and ``{"type": NAME,
-"fields": {…}}`` for a record. Arrays are stored inside the JSON (a campaign's journal) or beside it (a session's file). On the way back
-every field of a record must have its declared type.
+A value that JSON lacks becomes a dictionary with a tag: ``{"tuple": […]}``, ``{"array": …}``, and
+``{"type": NAME, "fields": {…}}`` for a record. Arrays are stored inside the JSON (a campaign's journal) or
+beside it (a session's file). On reading, every field of a record must have its declared type.
 
-No library does this: msgspec and cattrs rebuild records by their declared types, but have no arrays, no infinite numbers, and no fields
-that may hold any of several classes, such as an estimator; the hooks for these would be as long as what is here.
+No library does this: msgspec and cattrs rebuild records by their declared types, but lack arrays, infinite
+numbers, and fields that may hold one of several classes, such as an estimator; hooks for these would be as
+long as this module.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from observal.problem.goals import Goals
 from observal.problem.interval import Interval
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
-from observal.problem.rows import csr_of
+from observal.problem.rows import as_csr
 from observal.tables.column_format import ColumnFormat
 from observal.tables.encoder import ColumnRule, TableEncoder
 from observal.tables.more_rows import PropensityOrigin
@@ -51,7 +52,7 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True)
 class ArraysBeside:
-    """Arrays that are stored beside the JSON: how to read the one with a number, and how much tables in them may unpack to."""
+    """Arrays stored beside the JSON: a function that reads one by number, and a budget for unpacking tables."""
 
     read: Callable[[int], NDArray[Any]]
     budget: Budget
@@ -64,7 +65,7 @@ _RECORDS = (Interval, LoggedData, Plan, Pool, Recorded)
 _OTHERS = (Dichotomies, FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds)
 CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (*_METHODS, *_SETTINGS, *_TABLES, *_RECORDS, *_OTHERS)}
 
-# Values of an event's payload that are not plain: their name in the payload, their type, and what messages call them.
+# Non-plain values of an event's payload: their key, their type, and what messages call them.
 ENTRIES: dict[str, tuple[type[Any], str]] = {
     "settings": (Settings, "settings"),
     "plan": (Plan, "plan"),
@@ -77,22 +78,22 @@ _DATES: dict[str, Callable[[str], object]] = {
     "date": datetime.date.fromisoformat,
     "datetime": datetime.datetime.fromisoformat,
 }
-_PLAIN_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}  # the kind of an inline array → the kinds of its values
-# Parameters of scikit-learn's whose text names steps, columns, categories or a class.
+_PLAIN_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}  # dtype kind of an inline array → allowed value kinds
+# scikit-learn parameters whose text names steps, columns, categories or a class.
 _TEXT_PARAMETERS = (
     *("steps", "transformers", "transformer_list", "estimators"),
     *("categories", "categorical_features", "fill_value", "constant"),
 )
 _THRESHOLD = re.compile(r"(?:\d{1,9}(?:\.\d{1,9})?\s?\*\s?)?(?:mean|median)")  # of SelectFromModel, such as "1.25*mean"
 _DEEPEST = 40
-_MOST_COLUMNS = 1 << 25  # of a sparse matrix, whose columns take no space in the file
+_MAX_COLUMNS = 1 << 25  # of a sparse matrix, whose columns take no space in the file
 
 
 # -- what a campaign's journal holds -------------------------------------------------------------------------------
 
 
 def encode_entry(value: object) -> Json:
-    """Return a method, plan or record for a campaign's journal, with arrays inside the JSON.
+    """Encode a method, plan or record for a campaign's journal, with arrays inside the JSON.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def encode_entry(value: object) -> Json:
 
 
 def decode_entry(name: str, encoded: Json) -> Any:
-    """Return what ``encode_entry`` was given, as an event's payload has it under a name of `ENTRIES`."""
+    """Decode what ``encode_entry`` encoded, stored in a payload under a key of `ENTRIES`."""
     kind, what = ENTRIES[name]
     try:
         value = decode(encoded, where=what)
@@ -124,12 +125,12 @@ def decode_entry(name: str, encoded: Json) -> Any:
 
 
 def encode(value: object, arrays: Arrays | None = None, where: str = "value") -> Json:
-    """Return numbers, text, dates, arrays and observal's own records as plain values for JSON.
+    """Encode numbers, text, dates, arrays and observal's own records as plain JSON values.
 
     What cannot be stored becomes ``{"unsaved": …}``, which ``unsaved`` finds.
 
-    Arrays are added to the list `arrays`, and the JSON has their number in it; without a list it has their values. `where` names the value
-    in messages.
+    Arrays are appended to the list `arrays`, and the JSON holds their numbers; without a list it holds their
+    values. `where` names the value in messages.
 
     Examples
     --------
@@ -178,8 +179,8 @@ def _encode_array(value: NDArray[Any], arrays: Arrays | None, where: str) -> Jso
 
 
 def _encode_rows(value: object, arrays: Arrays, where: str) -> Json:
-    """Return features that are not one array: a sparse matrix or a user's frame; None for anything else."""
-    if (csr := csr_of(value)) is not None:
+    """Encode features that are not one array: a sparse matrix or a user's frame; None for anything else."""
+    if (csr := as_csr(value)) is not None:
         parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": tuple(csr.shape)}
         return {"csr": {name: encode(part, arrays, where) for name, part in parts.items()}}
     if isinstance(value, Frame) and (packed := value.to_bytes()) is not None:
@@ -188,7 +189,7 @@ def _encode_rows(value: object, arrays: Arrays, where: str) -> Json:
 
 
 def _encode_estimator(value: object, where: str) -> Json:
-    """Return an estimator of scikit-learn by its name and settings, without what it learned; None for anything else."""
+    """Encode a scikit-learn estimator as its name and settings, without its fit; None for anything else."""
     from sklearn.base import BaseEstimator
 
     kind = type(value)
@@ -214,7 +215,7 @@ def _is_default(value: object, default: object) -> bool:
 
 
 def unsaved(encoded: Json) -> str:
-    """Return the first part of an encoded value that could not be stored, in words; empty if there is none.
+    """Describe the first part of an encoded value that could not be stored; empty if there is none.
 
     Examples
     --------
@@ -231,9 +232,9 @@ def unsaved(encoded: Json) -> str:
 
 
 def decode(encoded: Json, arrays: ArraysBeside | None = None, where: str = "value") -> Any:
-    """Return the value that ``encode`` was given.
+    """Decode what ``encode`` encoded.
 
-    It is not trusted: if anything is wrong with it, ``InvalidInput`` is raised, and names it as `where`. `arrays` are those that were
+    The input is untrusted: anything wrong raises ``InvalidInput``, which calls it `where`. `arrays` are those
     stored beside the JSON.
 
     Examples
@@ -308,7 +309,7 @@ def _listed_class(name: object) -> type[Any]:
 
 
 def _decode_estimator(name: str, settings: dict[str, Any]) -> Any:
-    """Return an estimator of scikit-learn, not fitted; its name is looked up in a list, never imported."""
+    """Return an unfitted scikit-learn estimator; its name is looked up in a list, never imported."""
     kind = sklearn_estimators().get(name)
     if kind is None:
         raise InvalidInput(
@@ -323,10 +324,10 @@ def _decode_estimator(name: str, settings: dict[str, Any]) -> Any:
 
 
 def _find_foreign(kind: type[Any], name: str, value: object, within: bool = False) -> str:
-    """Return the first part of an estimator's parameter that no file may give, in words; empty if there is none.
+    """Describe the first part of an estimator's parameter that a file may not set; empty if there is none.
 
-    Numbers, estimators, choices of scikit-learn's and names of columns are allowed. Other text could be a path: ``Pipeline(memory=…)``
-    writes to one, and runs what it finds there.
+    Numbers, estimators, scikit-learn's own options and column names are allowed. Other text could be a path:
+    ``Pipeline(memory=…)`` writes to one, and runs what it finds there.
     """
     if isinstance(value, str):
         allowed = name in _TEXT_PARAMETERS or (not within and _is_choice(kind, name, value))
@@ -342,7 +343,7 @@ def _find_foreign(kind: type[Any], name: str, value: object, within: bool = Fals
 
 
 def _is_choice(kind: type[Any], name: str, text: str) -> bool:
-    """Return whether a text is one that scikit-learn itself lists for a parameter."""
+    """Return whether a text is one of the options that scikit-learn lists for a parameter."""
     from sklearn.metrics import get_scorer_names
     from sklearn.utils._param_validation import Hidden, StrOptions
 
@@ -357,7 +358,7 @@ def _is_choice(kind: type[Any], name: str, text: str) -> bool:
 
 @cache
 def sklearn_estimators() -> dict[str, type[Any]]:
-    """Return the estimators of scikit-learn that a campaign may name, by full name; a name from a file is never imported.
+    """Return the scikit-learn estimators that a campaign may use, by full name; names in files are never imported.
 
     Examples
     --------
@@ -388,7 +389,7 @@ def _decode_csr(parts: dict[str, Any]) -> Any:
     from scipy.sparse import csr_matrix
 
     shape = parts["shape"]
-    if len(shape) != 2 or not all(isinstance(n, int) for n in shape) or not 0 <= shape[1] <= _MOST_COLUMNS:
+    if len(shape) != 2 or not all(isinstance(n, int) for n in shape) or not 0 <= shape[1] <= _MAX_COLUMNS:
         raise ValueError(f"a sparse matrix of shape {shape!r:.40}")
     if parts["data"].dtype.kind not in "biuf" or len(parts["indptr"]) != shape[0] + 1:
         raise ValueError("the parts of a sparse matrix do not match")
@@ -413,7 +414,7 @@ def _check_list(value: object) -> list[Any]:
 
 
 def build(kind: type[_T], fields: dict[str, Any]) -> _T:
-    """Return a record built from a file's fields; each must have its declared type and pass the record's own checks.
+    """Build a record from a file's fields; each must have its declared type and pass the record's own checks.
 
     Examples
     --------
@@ -455,7 +456,7 @@ def _fits(value: Any, hint: Any) -> bool:
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return True
-    if (alias := getattr(origin, "__value__", None)) is not None:  # a name for a type, as NDArray is from NumPy 2.5 on
+    if (alias := getattr(origin, "__value__", None)) is not None:  # a type alias, as NDArray is from NumPy 2.5 on
         return _fits(value, alias[arguments])
     if origin in (Union, types.UnionType):
         return any(_fits(value, argument) for argument in arguments)

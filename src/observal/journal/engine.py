@@ -1,13 +1,14 @@
-"""The engine: buying labels over a journal, wherever the journal is stored.
+"""The engine: buying labels over a journal, wherever it is stored.
 
-An engine holds a journal, the ledger that its events add up to, and the method's states. Its verbs work inside a transaction that the caller
-opens, so a caller can store something of its own together with them:
+An engine holds a journal, the ledger that its events add up to, and the method's states. Its operations run
+inside a transaction opened by the caller, who can store something else in the same transaction:
 
     with engine.writing() as transaction:
         assignment = engine.ask(transaction, 5, "ann")
 
-``observal.Session``, ``observal.Campaign``, the server's desk and the notebook widget each hold one. State changes only by appending to the
-journal, and what a block appends is stored when the block ends; a block that raises stores nothing.
+``observal.Session``, ``observal.Campaign``, the server's desk and the notebook widget each hold one. State
+changes only by appending to the journal, and a block's events are stored when the block ends; if it raises,
+none are.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from observal.intervals.stopping import Forecast, are_steadily_below
 from observal.journal.answers import ChangedIds, LabelReader, WrittenAnswer, read_answers
 from observal.journal.events import OBSERVAL, Event
 from observal.journal.history import Entry, describe_events
-from observal.journal.ledger import PENNY, Ledger, Sample
+from observal.journal.ledger import PRICE_TOLERANCE, Ledger, Sample
 from observal.journal.receipts import Assignment, Receipt, Undone
 from observal.journal.replay import Replay, start_replay
 from observal.journal.settings import Settings, check_annotator, observal_version
@@ -51,24 +52,24 @@ from observal.problem.table import Table
 from observal.problem.words import money
 from observal.tables.table_format import TableFormat
 
-MOST_COMMENT = 2000  # characters
+MAX_COMMENT = 2000  # characters
 
 
 class Transaction(Protocol):
-    """What a journal offers while it is read or written; `durable` says whether another process may read it later."""
+    """What a journal offers inside a transaction; `durable` says whether another process may read it later."""
 
     durable: bool
 
     def events(self, ledger: Ledger) -> list[Event]:
-        """Return the events that a ledger has not followed yet."""
+        """Return the events that the ledger has not followed yet."""
         ...
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
-        """Add an event and return it; it counts once the block has ended."""
+        """Append an event and return it; it is stored once the block has ended."""
         ...
 
     def part(self) -> AbstractContextManager[None]:
-        """Return a block within this transaction; if it raises, what it wrote is removed, and the rest stays."""
+        """Return a nested block: if it raises, what it wrote is rolled back, and the rest stays."""
         ...
 
     def problem(self, settings: Settings, with_ids: bool = True) -> Problem:
@@ -80,11 +81,11 @@ class Transaction(Protocol):
         ...
 
     def stored_fits(self, key_of: Callable[[int], str], closed: int) -> list[StoredFit]:
-        """Return what was fitted to the log alone and what was last fitted, if their keys are those of closed rounds."""
+        """Return the fit of round 0 and the latest one, if their keys match those of closed rounds."""
         ...
 
     def store_fit(self, round_: int, key: str, content: bytes) -> None:
-        """Store a fit in place of the one before; that of round 0 stays beside a later one."""
+        """Store a fit in place of the previous one; that of round 0 is kept next to a later one."""
         ...
 
 
@@ -98,11 +99,11 @@ class Journal(Protocol[T_co]):
     name: str
 
     def reading(self) -> AbstractContextManager[T_co]:
-        """Yield a transaction that sees one state and changes nothing."""
+        """Yield a read-only transaction that sees one consistent state."""
         ...
 
     def writing(self) -> AbstractContextManager[T_co]:
-        """Yield a transaction that no other writer overlaps; a block that raises stores nothing."""
+        """Yield an exclusive write transaction; if the block raises, nothing is stored."""
         ...
 
 
@@ -114,24 +115,24 @@ class Engine(Generic[T]):
     journal : Journal
         Where events are stored.
     executor : optional
-        What reads and computes on rows that stay in Parquet: see ``observal.parquet.executor_of``.
+        What reads and computes on rows in Parquet; see ``observal.parquet.executor_of``.
 
     Attributes
     ----------
     ledger : Ledger
         What the journal's events add up to, as of the latest transaction.
     executor
-        It can be set until the problem is first read.
+        Can be set until the problem is first read.
     on_fit : callable, optional
-        Called with the number of labels when a model is about to be fitted to them, which may take a while.
+        Called with the number of labels before a model is fitted to them, which may take a while.
     """
 
     def __init__(self, journal: Journal[T], executor: ExecutorLike = None) -> None:
         self.journal = journal
         self.ledger = Ledger()
         self._replay: Replay | None = None
-        self._budgets: tuple[int | None, float | None] = (None, None)  # those that the replay is for
-        self._keys: dict[int, str] = {}  # of round 0 and of the one that the replay ends with, if fits can be stored
+        self._budgets: tuple[int | None, float | None] = (None, None)  # the budgets of the current replay
+        self._keys: dict[int, str] = {}  # of round 0 and the replay's last round, if fits can be stored
         self.executor = executor
         self.on_fit: Callable[[int], None] | None = None
 
@@ -139,35 +140,35 @@ class Engine(Generic[T]):
 
     @contextmanager
     def reading(self) -> Iterator[T]:
-        """Yield a transaction that sees one state of the journal, after bringing the ledger up to date."""
+        """Yield a read transaction that sees one state of the journal, after updating the ledger."""
         with self.journal.reading() as transaction:
-            self._follow(transaction)
+            self._update_ledger(transaction)
             yield transaction
         self._store_fit()
 
     @contextmanager
     def writing(self) -> Iterator[T]:
-        """Yield a transaction that may append and that no other writer overlaps, after bringing the ledger up to date."""
+        """Yield an exclusive write transaction, after updating the ledger."""
         before = -1
         try:
             with self.journal.writing() as transaction:
-                before = self._follow(transaction).sequence
+                before = self._update_ledger(transaction).sequence
                 yield transaction
         except BaseException:
             if self.ledger.sequence != before:
-                self.ledger = Ledger()  # it followed events that were then not stored
+                self.ledger = Ledger()  # it followed events that were rolled back
             raise
         self._store_fit()
 
     def _store_fit(self) -> None:
-        """Store what was fitted to the log alone and last, in a transaction of its own: no answer depends on it."""
+        """Store the fit of round 0 and the latest one, in a separate transaction: no answer depends on it."""
         fits = self._replay.to_store() if self._replay is not None and self._keys else []
         if not fits:
             return
         contents = {fit.round: pack_fit(fit) for fit in fits}
-        # It may be read-only; then the next command fits again.
+        # The database may be read-only; then the next command fits again.
         with suppress(CampaignUnavailable), self.journal.writing() as transaction:
-            ledger = self._follow(transaction)
+            ledger = self._update_ledger(transaction)
             for k, content in contents.items():
                 current = k in (0, ledger.closed) and fit_key(ledger, k) == self._keys.get(k)
                 if current and len(content) <= LARGEST_FIT:
@@ -175,44 +176,46 @@ class Engine(Generic[T]):
 
     @contextmanager
     def part(self, transaction: T) -> Iterator[None]:
-        """Make a block a part of a transaction: if it raises, nothing of it is stored, and other parts are."""
-        if not self.ledger.started:  # an earlier part was removed
-            self._follow(transaction)
+        """Nest a block in a transaction: if it raises, nothing of it is stored, but other blocks are."""
+        if not self.ledger.started:  # an earlier block was rolled back
+            self._update_ledger(transaction)
         before = self.ledger.sequence
         try:
             with transaction.part():
                 yield
         except BaseException:
             if self.ledger.sequence != before:
-                self.ledger = Ledger()  # it followed events that were then removed
+                self.ledger = Ledger()  # it followed events that were rolled back
             raise
 
     def append(self, transaction: T, actor: str, kind: str, payload: Mapping[str, Any]) -> None:
-        """Write an event; the ledger follows it without reading it back."""
+        """Append an event; the ledger follows it without reading it back."""
         self.ledger.follow([transaction.append(actor, kind, payload)])
 
     def read(self) -> Ledger:
-        """Return the ledger, up to date."""
+        """Return the updated ledger."""
         with self.reading():
             return self.ledger
 
-    def _follow(self, transaction: T) -> Ledger:
+    def _update_ledger(self, transaction: T) -> Ledger:
         try:
             self.ledger.follow(transaction.events(self.ledger))
         except BaseException:
-            self.ledger = Ledger()  # it may have followed some of the events
+            self.ledger = Ledger()  # it may have followed only some of the events
             raise
         return self.ledger
 
     # -- opening rounds -----------------------------------------------------------------------------------------
 
     def open_round(self, annotator: str | None = None, rounds: int = 0, most: int | None = None) -> bool:
-        """Open the next round in transactions of its own: see ``observal.Session.open_round``.
+        """Open the next round in its own transactions; see ``observal.Session.open_round``.
 
-        Until there are so many `rounds`, the next one is chosen ahead even if rows of the last one are left. It may be cut to `most` rows.
+        Until there are `rounds` rounds, the next one is chosen ahead even if the last one has open rows. It
+        may be cut to `most` rows.
         """
         while True:
-            # Rows are chosen while others can write, and chosen again if an answer that they depend on changed meanwhile.
+            # Rows are chosen while others can write, and again if an answer they depend on has changed
+            # meanwhile.
             with self.reading() as reading:
                 ledger = self.ledger
                 if annotator is not None:
@@ -235,14 +238,14 @@ class Engine(Generic[T]):
     def can_plan_ahead(self) -> bool:
         """Return whether more rows can be chosen while a round is open.
 
-        Not where an undone answer opened a round again that the last plan already knew: the model would be an older one.
+        Not if undoing an answer reopened a round that the last plan already used: the model would be an older one.
         """
         ledger = self.ledger
         rows_left = ledger.to_buy != 0 and ledger.money_left != 0.0 and len(ledger.round_of) < ledger.settings.pool_rows
         return bool(rows_left and ledger.settings.method.plans_ahead and ledger.closed >= ledger.base)
 
     def may_plan_ahead(self, annotator: str | None) -> bool:
-        """Return whether more rows can be chosen for an annotator who has to wait for others."""
+        """Return whether more rows can be chosen for an annotator who would have to wait for others."""
         return annotator is not None and self.ledger.waits_for_others(annotator) and self.can_plan_ahead()
 
     def _model_inputs(self) -> tuple[int, int, int, dict[int, int | None]]:
@@ -252,14 +255,15 @@ class Engine(Generic[T]):
         return ledger.settings.pool_rows, len(ledger.plans), closed, labels
 
     def _plan_inputs(self) -> tuple[object, ...]:
-        """Return what the next plan depends on: the models so far, and how many labels may still be bought, and for how much."""
+        """Return what the next plan depends on: the models so far, and the remaining budgets."""
         return *self._model_inputs(), self.ledger.to_buy, self.ledger.money_left
 
     def next_event(self, transaction: T, most: int | None = None) -> tuple[str, dict[str, Any]]:
         """Return the kind and payload of the next event: the method's next plan, or why there is none.
 
-        While a round is open, the plan is one ahead: by the model of the last closed round, from the rows that no plan has taken. Whether
-        enough labels are bought is asked once after each closed round, but not for a plan of at most `most` rows: it is to be there at once.
+        While a round is open, the plan is made ahead: by the model of the last closed round, from rows that
+        no plan has taken. Whether to stop is checked once after each closed round, but not for a plan of at
+        most `most` rows, which must be quick.
         """
         ledger = self.ledger
         reason, closed, to_gain = ledger.stopped, ledger.closed, None
@@ -272,9 +276,9 @@ class Engine(Generic[T]):
         prices = self.replay(transaction).problem.pool.price
         payable = None
         if prices is not None and (left := ledger.money_left) is not None and plan.asked.size:
-            payable = count_payable(prices[plan.asked], left + PENNY * left)
+            payable = count_payable(prices[plan.asked], left + PRICE_TOLERANCE * left)
             if payable == 0:
-                return "finished", {"reason": _too_little(left, float(prices[plan.asked].max()))}
+                return "finished", {"reason": _explain_small_budget(left, float(prices[plan.asked].max()))}
         limits = [limit for limit in (ledger.to_buy, most, payable) if limit is not None]
         if limits:
             plan = plan.cut(min(limits))
@@ -291,14 +295,14 @@ class Engine(Generic[T]):
         return "round", payload if to_gain is None else {**payload, "to_gain": to_gain}
 
     def _forecast_gain(self, transaction: T) -> float | None:
-        """Return what the labels that are left may gain, if the run is to stop by that."""
+        """Return what the remaining labels may gain, if the stopping rule needs it."""
         settings = self.ledger.settings
         if settings.goals.tolerance is None or not settings.method.stops_early:
             return None
         return self.replay(transaction).still_to_gain()
 
     def _reason_to_stop(self, transaction: T, to_gain: float | None) -> str:
-        """Return why enough labels are bought; empty if they are not."""
+        """Return why to stop; empty to go on."""
         goals = self.ledger.settings.goals
         forecasts = [*self.ledger.forecasts, *([] if to_gain is None else [Forecast(self.ledger.bought, to_gain)])]
         if goals.tolerance is not None and are_steadily_below(goals.tolerance, forecasts):
@@ -315,7 +319,7 @@ class Engine(Generic[T]):
     def ask(self, transaction: T, n: int | None, annotator: str) -> Assignment:
         """Hand out at most `n` open rows, first those the annotator already holds.
 
-        If none is open, open a round; if others hold all of them, choose the next round ahead.
+        If none is open, open a round; if others hold them all, choose the next round ahead.
         """
         ledger = self.ledger
         check_annotator(annotator, ledger.overlap)
@@ -323,7 +327,7 @@ class Engine(Generic[T]):
             kind, payload = self.next_event(transaction)
             if kind == "round":
                 self.append(transaction, OBSERVAL, kind, payload)
-        # A plan may ask about no row at all; then the next one is made.
+        # A plan may ask about no row; then another is made.
         while not ledger.open_rows and not ledger.stop_reason:
             self.append(transaction, OBSERVAL, *self.next_event(transaction))
         self.hand_out(transaction, annotator, n)
@@ -343,7 +347,7 @@ class Engine(Generic[T]):
         return len(rows)
 
     def describe_rows(self, positions: list[int], annotator: str) -> Assignment:
-        """Return pool rows that were asked about with how they were chosen; if there are none, why an annotator has none."""
+        """Return asked pool rows with how they were chosen; if there are none, why the annotator has none."""
         ledger = self.ledger
         if not positions:
             return Assignment([], [], [], [], [], [], why_nothing(ledger, annotator))
@@ -360,7 +364,7 @@ class Engine(Generic[T]):
     # -- answers ------------------------------------------------------------------------------------------------
 
     def tell(self, transaction: T, answers: Sequence[WrittenAnswer], annotator: str, correct: bool = False) -> Receipt:
-        """Store answers; if one is wrong, refuse all. With `correct`, an answer may replace an earlier one."""
+        """Store answers; if one is invalid, reject all. With `correct`, an answer may replace an earlier one."""
         check_annotator(annotator, self.ledger.overlap)
         return self._store(transaction, annotator, self._find_changes(transaction, answers, annotator, correct))
 
@@ -388,7 +392,7 @@ class Engine(Generic[T]):
         return replace(receipt, blank=receipt.blank + blank)
 
     def knows_file(self, transaction: T, path: str | Path, annotator: str) -> bool:
-        """Return whether a file has answers and all of them are stored already; False if it cannot be read as answers."""
+        """Return whether a file has answers and all are already stored; False if it cannot be read as answers."""
         try:
             answers, _ = self._read_answers(path, None, TableFormat())
             changes = self._find_changes(transaction, answers, annotator, correct=True)
@@ -405,9 +409,9 @@ class Engine(Generic[T]):
         return read_answers(path, settings.id, settings.label, text, format_)
 
     def tell_own(self, transaction: T, answers: Sequence[WrittenAnswer], annotator: str) -> Receipt:
-        """Store answers from the page or another tool: annotators may change their own, and never replace another's.
+        """Store answers from the page or another tool: annotators may change their own answers, never another's.
 
-        With an overlap of 1, another annotator may have answered first. The answer is then stored beside theirs.
+        With an overlap of 1, another annotator may have answered first. The answer is then stored next to theirs.
         """
         check_annotator(annotator, self.ledger.overlap)
         return self._store(transaction, annotator, _find_own_changes(answers, self.ledger, annotator))
@@ -422,7 +426,7 @@ class Engine(Generic[T]):
         return Receipt(labels, skips, len(changes.corrected), changes.unchanged, changes.blank)
 
     def undo(self, transaction: T, annotator: str, id_: object = None) -> Undone | None:
-        """Take back an annotator's answer to a row, by default their latest one: see ``observal.Session.undo``."""
+        """Take back an annotator's answer to a row, by default the latest; see ``observal.Session.undo``."""
         ledger = self.ledger
         position = ledger.latest_of(annotator) if id_ is None else ledger.find(id_)
         if position is None or not ledger.can_undo(position, annotator):
@@ -432,7 +436,7 @@ class Engine(Generic[T]):
         return Undone(ledger.ids[position], None if code is None else ledger.settings.classes[code])
 
     def decide(self, transaction: T, id_: object, label: object, annotator: str) -> None:
-        """Settle a row's label: see ``observal.Session.decide``."""
+        """Decide a row's label; see ``observal.Session.decide``."""
         check_annotator(annotator, 1)
         codes, blank = _read_codes([WrittenAnswer(id_, label, "the decision")], self.ledger)
         if blank:
@@ -442,15 +446,15 @@ class Engine(Generic[T]):
         self.append(transaction, annotator, "decided", {"answers": [answer]})
 
     def flag(self, transaction: T, id_: object, text: str, annotator: str) -> None:
-        """Flag a row for others to look at: see ``observal.Session.flag``."""
+        """Flag a row for others to look at; see ``observal.Session.flag``."""
         check_annotator(annotator, 1)
         position = self.ledger.find(id_)
         if position is None:
             raise UnknownRow(f"Row {str(id_)!r} was never asked about, so it was not flagged; correct the id.")
         text = " ".join(text.split())
-        if len(text) > MOST_COMMENT:
+        if len(text) > MAX_COMMENT:
             raise InvalidInput(
-                f"A comment may have at most {MOST_COMMENT} characters, but this one has {len(text)}; shorten it."
+                f"A comment may have at most {MAX_COMMENT} characters, but this one has {len(text)}; shorten it."
             )
         self.append(transaction, annotator, "flagged", {"rows": [position], "text": text})
 
@@ -459,17 +463,17 @@ class Engine(Generic[T]):
     def sample(
         self, transaction: T, actor: str, table: str, n_rows: int, ids: Sequence[str], predicted: Sequence[int]
     ) -> Sample:
-        """Record that rows of a new table were drawn at random to check the error, and what the model predicts for them."""
+        """Record that rows of a new table were drawn at random to check the error, and the model's predictions."""
         payload = {"table": table, "rows": n_rows, "ids": list(ids), "predicted": list(predicted)}
         self.append(transaction, actor, "sampled", payload)
         return self.ledger.samples[-1]
 
     def verify_file(self, transaction: T, path: str | Path, actor: str) -> Sample:
-        """Store the answers in a file to the rows of the latest sample that has them; they train nothing, and replace earlier answers."""
+        """Store a file's answers for the latest sample with its rows; they train nothing and replace earlier ones."""
         return self.verify(transaction, self._read_answers(path, None, TableFormat())[0], actor)
 
     def verify(self, transaction: T, answers: Sequence[WrittenAnswer], actor: str) -> Sample:
-        """Store answers to the rows of the latest sample that has them: see ``verify_file``."""
+        """Store answers for the latest sample that has their rows; see ``verify_file``."""
         ledger = self.ledger
         if not ledger.samples:
             raise UnknownRow("No rows were drawn to check the error; draw some first (observal monitor … -o FILE).")
@@ -491,8 +495,8 @@ class Engine(Generic[T]):
     def raise_budget(
         self, transaction: T, label_budget: int | None, actor: str, budget_cost: float | None = None
     ) -> None:
-        """Raise the label budget, what labels may cost, or both to these totals."""
-        self.append(transaction, actor, "extended", self._raised(label_budget, budget_cost))
+        """Raise the label budget, the cost budget, or both to these totals."""
+        self.append(transaction, actor, "extended", self._raise_budgets(label_budget, budget_cost))
 
     def add_rows(
         self,
@@ -501,26 +505,27 @@ class Engine(Generic[T]):
         actor: str,
         budget_cost: float | None = None,
     ) -> None:
-        """Add rows to the pool in transactions of its own, and raise the budgets that are given.
+        """Add rows to the pool in its own transactions, and raise the budgets that are given.
 
-        `read_rows` takes a transaction for reading, and returns a function that stores the rows in one for writing and returns what the
-        event says of them.
+        `read_rows` takes a read transaction and returns a function that stores the rows in a write
+        transaction and returns the event's description of them.
         """
         while True:
-            # Reading the rows and fitting takes time, so it is done while others can write, and again if the models changed meanwhile.
+            # Reading and fitting are slow, so others can write meanwhile; it is done again if the models have
+            # changed.
             with self.reading() as reading:
-                self._raised(label_budget, budget_cost)
+                self._raise_budgets(label_budget, budget_cost)
                 inputs = self._model_inputs()
                 write_rows = read_rows(reading)
             with self.writing() as writing:
                 if self._model_inputs() != inputs:
                     continue
-                budgets = self._raised(label_budget, budget_cost)  # another writer may have raised them
+                budgets = self._raise_budgets(label_budget, budget_cost)  # another writer may have raised them
                 self.append(writing, actor, "extended", {**budgets, **write_rows(writing)})
                 return
 
-    def _raised(self, label_budget: int | None, budget_cost: float | None) -> dict[str, int | float]:
-        """Return what an event says of higher budgets; refuse one that is not higher than the current one."""
+    def _raise_budgets(self, label_budget: int | None, budget_cost: float | None) -> dict[str, int | float]:
+        """Return an event's entries for higher budgets; reject one that is not higher than the current one."""
         settings, raised = self.ledger.settings, dict[str, int | float]()
         if label_budget is not None:
             raised["label_budget"] = check_whole(label_budget, "label_budget", 0)
@@ -539,7 +544,7 @@ class Engine(Generic[T]):
         return describe_events(transaction.events(Ledger()), self.ledger)
 
     def problem(self, transaction: T, with_ids: bool = True) -> Problem:
-        """Return log and pool, with the executor that computes on rows that stay in Parquet; a cluster is started once, if needed."""
+        """Return log and pool, with the executor for rows in Parquet; a cluster is started once, if needed."""
         problem = transaction.problem(self.ledger.settings, with_ids)
         if self.executor is None or not problem.in_parts:
             return problem
@@ -551,7 +556,7 @@ class Engine(Generic[T]):
         settings = self.ledger.settings
         if self._replay is None or len(self._replay.problem.pool) != settings.pool_rows:
             self._replay = start_replay(self.problem(transaction, with_ids=False), settings)
-        elif self._budgets != (settings.label_budget, settings.budget_cost):  # one was raised
+        elif self._budgets != (settings.label_budget, settings.budget_cost):  # a budget was raised
             self._replay = start_replay(self._replay.problem, settings)
         self._budgets = settings.label_budget, settings.budget_cost
         ledger, stored = self.ledger, list[StoredFit]()
@@ -566,7 +571,7 @@ class Engine(Generic[T]):
         return self._replay
 
     def result(self, transaction: T, fit_all: bool = True) -> RunResult:
-        """Return the results so far; without `fit_all`, see ``observal.Session.recorded_result``."""
+        """Return the results so far; for `fit_all=False` see ``observal.Session.recorded_result``."""
         replay = self.replay(transaction)
         records = [None] * (replay.closed + 1) if fit_all else self._list_records(replay)
         rounds = tuple(
@@ -586,20 +591,20 @@ class Engine(Generic[T]):
         )
 
     def error_history(self, transaction: T, points: int, name: str = "error") -> list[tuple[int, Interval]]:
-        """Return the error after some of the rounds: see ``observal.Session.error_history``."""
+        """Return the error after some of the rounds; see ``observal.Session.error_history``."""
         replay = self.replay(transaction)
         rounds = sorted({round(i * replay.closed / points) for i in range(points + 1)})
         return [(replay.bought(k), self.error_after(replay, k, name)) for k in rounds]
 
     def error_after(self, replay: Replay, k: int, name: str = "error") -> Interval:
-        """Return the interval for the error, or for what the objective is about, after a closed round: what is on record of it, or else computed."""
+        """Return the interval of a measure after a closed round: as recorded, or else computed."""
         record = self._list_records(replay)[k]
         known = {} if record is None else {"error": record.error, **dict(record.objective)}
         intervals = replay.stretch_intervals(k, {name: known[name]}) if name in known else replay.intervals(k)
         return intervals[name]
 
     def first_measures(self, transaction: T) -> dict[str, Interval]:
-        """Return intervals with the log alone: see ``observal.Session.first_measures``."""
+        """Return intervals with the log alone; see ``observal.Session.first_measures``."""
         replay = self.replay(transaction)
         record, names = self._list_records(replay)[0], judged_by(replay.problem.goals.objective)
         intervals = (
@@ -614,7 +619,7 @@ class Engine(Generic[T]):
         return [*(self.ledger.records.get(k) for k in range(replay.closed)), None]
 
     def _list_decisions(self, transaction: T, plans: list[Plan]) -> tuple[Table, list[int | None]]:
-        """Return every decision of some rounds, and the class code of each row; None if it has no label."""
+        """Return every decision of some rounds, and each row's class code, None without a label."""
         positions = _concatenate([plan.positions for plan in plans], np.int64)
         table = Table(
             id=transaction.pool_ids(positions),
@@ -627,11 +632,12 @@ class Engine(Generic[T]):
 
 
 def count_payable(prices: Floats, left: float) -> int:
-    """Return how many rows of a round some money pays for, even if they turn out to be the dearest of them.
+    """Return how many rows of a round the remaining money covers, even if they are its most expensive ones.
 
-    The number depends on which rows were drawn, not on their order, and the order is random: so each is as likely as any other to be among those
-    that are kept, and ``Plan.cut`` lowers all chances by the same factor. Asking in order until a row does not fit would drop dear rows more often
-    than the recorded chances say. What is left over pays for another round, until it does not pay for the dearest row of one.
+    The number depends on which rows were drawn, not on their random order, so each row is equally likely to
+    be kept, and ``Plan.cut`` lowers all selection probabilities by the same factor. Asking in order until a
+    row is too expensive would drop expensive rows more often than the recorded probabilities say. What is
+    left pays for another round, until it does not cover the most expensive row of one.
 
     Examples
     --------
@@ -644,7 +650,7 @@ def count_payable(prices: Floats, left: float) -> int:
 def _require_higher(
     before: float | None, given: float, none: str, now: str, write: Callable[[float], str] = str
 ) -> None:
-    """Refuse a budget that is not higher than the current one; `none` is said if there is none, `now` says what it is."""
+    """Reject a budget that is not higher than the current one; `none` is the message if there is none."""
     if before is None:
         raise InvalidInput(none)
     if given <= before:
@@ -653,7 +659,7 @@ def _require_higher(
         )
 
 
-def _too_little(left: float, price: float) -> str:
+def _explain_small_budget(left: float, price: float) -> str:
     return f"the {money(left)} left do not pay for the dearest of the rows chosen next, which costs {money(price)}"
 
 
@@ -661,12 +667,12 @@ def _concatenate(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
     return np.concatenate([*parts, np.empty(0, dtype)])
 
 
-# -- what answers would change, decided before anything is stored -------------------------------------------------
+# -- what answers would change, determined before anything is stored ----------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Changes:
-    """New answers, corrected answers, how many change nothing, how many are blank, and answers that came too late to decide."""
+    """New answers, corrected answers, counts of unchanged and blank ones, and answers that came too late."""
 
     new: list[tuple[int, int | None]] = field(default_factory=list)
     corrected: list[tuple[int, int | None, int | None]] = field(default_factory=list)
@@ -682,9 +688,9 @@ def _find_changes(
     correct: bool,
     pool_ids: Callable[[], Sequence[object]],
 ) -> _Changes:
-    """Return what an annotator's answers would change; if one is wrong, refuse all and say where it is.
+    """Return what an annotator's answers would change; if one is invalid, reject all and say where it is.
 
-    `pool_ids` returns all ids of the pool. It is called only if an id was never asked about as it is written.
+    `pool_ids` returns all ids of the pool. It is called only if an id as written was never asked about.
     """
     new: list[tuple[int, int | None]] = []
     corrected: list[tuple[int, int | None, int | None]] = []
@@ -707,7 +713,7 @@ def _find_changes(
 
 
 def _find_own_changes(answers: Sequence[WrittenAnswer], ledger: Ledger, annotator: str) -> _Changes:
-    """Return what an annotator's answers would change if they may replace only the annotator's own."""
+    """Return what an annotator's answers would change if they may replace only their own."""
     changes = _Changes()
     codes, _ = _read_codes(answers, ledger)
     unchanged = 0
@@ -736,7 +742,7 @@ def _read_codes(
         position = ledger.find(answer.id)
         if position is None and answer.cell is not None:
             position = ledger.find(answer.cell)
-        if position is None and pool_ids is not None:  # a page sends ids as they are; a spreadsheet may not
+        if position is None and pool_ids is not None:  # a page sends ids unchanged; a spreadsheet may not
             changed_ids = changed_ids or ChangedIds(pool_ids())
             position = _find_changed_id(answer, changed_ids, ledger.ids)
         return position
@@ -747,7 +753,7 @@ def _read_codes(
 def _read_sample_codes(
     answers: Sequence[WrittenAnswer], sample: Sample, classes: Sequence[Any]
 ) -> dict[int, tuple[WrittenAnswer, int | None]]:
-    """Return the class code of each answer by its row's place in a sample."""
+    """Return the class code of each answer by its row's position in a sample."""
     places = {id_: place for place, id_ in enumerate(sample.ids)}
     changed_ids = ChangedIds(sample.ids)
 
@@ -762,7 +768,7 @@ def _read_sample_codes(
 def _code_answers(
     answers: Sequence[WrittenAnswer], classes: Sequence[Any], find: Callable[[WrittenAnswer], int | None]
 ) -> tuple[dict[int, tuple[WrittenAnswer, int | None]], int]:
-    """Return each row's answer and its class code by where the row was found, and the number of blank rows."""
+    """Return each row's answer and class code by where `find` locates the row, and the number of blank rows."""
     code_of = LabelReader(classes)
     codes: dict[int, tuple[WrittenAnswer, int | None]] = {}
     blank = 0
@@ -793,7 +799,7 @@ def _code_answers(
 
 
 def _find_changed_id(answer: WrittenAnswer, changed_ids: ChangedIds, ids: Mapping[int, Any]) -> int | None:
-    """Return the row whose id a spreadsheet changed to this one; refuse it where several rows may be meant."""
+    """Return the row whose id a spreadsheet changed to this one; reject ambiguous ids."""
     alike = changed_ids.find(str(answer.id))
     asked = [position for position in alike if position in ids]
     if not asked:

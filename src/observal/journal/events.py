@@ -3,21 +3,21 @@
 ========== =====================================================================================
 kind       payload
 ========== =====================================================================================
-created    the settings; in a database also the versions of what made it and the digest of all data
-round      the plan of a round, the ids of the rows it asks about and, if labels have prices, these; what labels may still gain, and what was known then; where it
-           was chosen ahead, the closed round (base) whose model chose it
-asked      the rows that were handed to an annotator
-released   the rows that were taken back from an annotator
+created    the settings; in a database also the versions of the software and the digest of all data
+round      the plan, the ids of the rows it asks about and their prices, if any; what labels may still gain,
+           and what was known then; if chosen ahead, the closed round (base) whose model chose it
+asked      the rows handed to an annotator
+released   the rows taken back from an annotator
 answered   rows and class codes; None is a skip
 corrected  rows, the code before and the code now
-extended   the new label budget, or the new budget for what labels cost; or how many rows the pool now has, how they are stored, and for each plan the new rows that it
-           would have noted as near (None if that is not known)
+extended   the new label or cost budget; or the pool's new number of rows, how they are stored, and for each
+           plan the new rows that it would have recorded as near (None if unknown)
 late       as answered, for rows that another annotator had answered by then: they keep their labels
-decided    as corrected, by an owner: what others answer no longer changes the label
-flagged    the rows that somebody wants others to look at, and a comment, which may be empty
-sampled    rows of a new table that were drawn at random to check the error: their ids, what the model predicts, and of how many rows
-           of which table
-verified   which of these draws, and for some of its rows, by their place in it, the class code; None is a skip
+decided    as corrected, by an owner: later answers no longer change the label
+flagged    rows for others to look at, and a comment, which may be empty
+sampled    rows of a new table drawn at random to check the error: their ids, the model's predictions, and the
+           table's name and number of rows
+verified   which sample, and class codes by position in it; None is a skip
 undone     rows and the code that an annotator took back; the row is open, and they hold it
 finished   why the method has nothing left to ask
 ========== =====================================================================================
@@ -44,7 +44,7 @@ OBSERVAL = "observal"
 
 @dataclass(frozen=True)
 class Event:
-    """One entry of the journal; a plan or method in it is an object, not its encoding."""
+    """One entry of the journal; a plan or method in it is an object, not encoded."""
 
     sequence: int
     time: str
@@ -57,7 +57,7 @@ class Event:
 def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | None) -> None:
     """Raise ValueError if a journal entry contains something that observal never writes.
 
-    `settings` are those of the entries before; None if this is the first.
+    `settings` are those of the earlier entries; None for the first.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def check_payload(kind: str, payload: Mapping[str, Any], settings: Settings | No
     elif kind in ("asked", "released"):
         require(kind == "asked" or isinstance(payload["annotator"], str), "its annotator is missing")
         _check_rows(payload["rows"], settings)
-    elif kind in ("answered", "corrected", "late", "decided", "undone"):  # the ledger refuses kinds it does not know
+    elif kind in ("answered", "corrected", "late", "decided", "undone"):  # the ledger rejects unknown kinds
         _check_rows([answer[0] for answer in payload["answers"]], settings)
         _check_codes([code for answer in payload["answers"] for code in answer[1:]], settings)
 

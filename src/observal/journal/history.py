@@ -15,8 +15,8 @@ from observal.problem.goals import Goals
 from observal.problem.words import count, money
 from observal.tables.more_rows import PropensityOrigin
 
-MOST_LISTED = 5  # rows or answers of one event
-_LONG = ("method", "encoder", "arrays")  # settings that a history leaves out
+MAX_LISTED = 5  # rows or answers listed per event
+_LONG = ("method", "encoder", "arrays")  # settings that a history omits
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Entry:
     actor : str
         Who.
     kind : str
-        created, round, asked, answered, corrected, late, decided, flagged, undone, released, extended, sampled, verified or finished.
+        created, round, asked, answered, corrected, late, decided, flagged, undone, released, extended,
+        sampled, verified or finished.
     text : str
         What happened, in words.
     details : mapping
@@ -48,7 +49,7 @@ class Entry:
 
 
 def describe_events(events: Iterable[Event], ledger: Ledger) -> list[Entry]:
-    """Return each event in words, with its ids and labels; `ledger` must have followed all of them."""
+    """Describe each event in words, with its ids and labels; `ledger` must have followed all of them."""
     return [Entry(e.sequence, e.time, e.actor, e.kind, *_describe(e, ledger)) for e in events]
 
 
@@ -105,13 +106,13 @@ def _describe(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]]:
         return text, {"check": payload["sample"], "answers": [{"id": id_, "label": v} for id_, v in labels.items()]}
     if event.kind == "flagged":
         ids, comment = [ledger.ids[p] for p in payload["rows"]], payload["text"]
-        return f"{_list_some(ids)} flagged" + (f": {comment}" if comment else ""), {"ids": ids, "text": comment}
+        return f"{_list_first(ids)} flagged" + (f": {comment}" if comment else ""), {"ids": ids, "text": comment}
     if event.kind in ("asked", "released"):
         ids = [ledger.ids[p] for p in payload["rows"]]
         if event.kind == "asked":
-            return f"{count(len(ids), 'row')} handed out: {_list_some(ids)}", {"ids": ids}
+            return f"{count(len(ids), 'row')} handed out: {_list_first(ids)}", {"ids": ids}
         holder = payload["annotator"]
-        return f"{count(len(ids), 'row')} taken back from {holder}: {_list_some(ids)}", {
+        return f"{count(len(ids), 'row')} taken back from {holder}: {_list_first(ids)}", {
             "annotator": holder,
             "ids": ids,
         }
@@ -130,11 +131,11 @@ def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]
     if event.kind == "undone":
         undone = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
         parts = [f"{id_}: {word(code)} taken back" for id_, code in undone]
-        return _list_some(parts), {"answers": [{"id": id_, "was": label(code)} for id_, code in undone]}
+        return _list_first(parts), {"answers": [{"id": id_, "was": label(code)} for id_, code in undone]}
     if event.kind in ("corrected", "decided"):
         rows = [(ledger.ids[p], old, new) for p, old, new in event.payload["answers"]]
         parts = [f"{id_}: {word(old)} → {word(new)}" for id_, old, new in rows]
-        return _list_some(parts), {
+        return _list_first(parts), {
             "answers": [{"id": i, "was": label(old), "label": label(new)} for i, old, new in rows]
         }
     answers = [(ledger.ids[p], code) for p, code in event.payload["answers"]]
@@ -144,6 +145,6 @@ def _describe_answers(event: Event, ledger: Ledger) -> tuple[str, dict[str, Any]
     return text, {"answers": [{"id": id_, "label": label(code)} for id_, code in answers]}
 
 
-def _list_some(items: list[Any]) -> str:
-    first = ", ".join(str(item) for item in items[:MOST_LISTED])
-    return first + (f", and {len(items) - MOST_LISTED} more" if len(items) > MOST_LISTED else "")
+def _list_first(items: list[Any]) -> str:
+    first = ", ".join(str(item) for item in items[:MAX_LISTED])
+    return first + (f", and {len(items) - MAX_LISTED} more" if len(items) > MAX_LISTED else "")

@@ -1,6 +1,6 @@
-"""The state that a journal adds up to: rounds, who holds which row, who answered what, each row's label, and whether to stop.
+"""The state that a journal adds up to: rounds, who holds and answered which row, labels, and whether to stop.
 
-A ledger is only ever made by following the journal's events in order, so it can be thrown away and made again.
+A ledger is made only by following the journal's events in order, so it can always be discarded and rebuilt.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from observal.problem.result import Recorded
 from observal.problem.words import money
 from observal.tables.classes import find_key
 
-PENNY = 1e-9  # share of a budget that sums of prices may be off by, because most fractions have no exact binary form
+PRICE_TOLERANCE = 1e-9  # share of a budget by which sums of prices may be off, as most fractions are inexact in binary
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of a new table that were drawn at random to check the error: their labels train nothing.
+    """Rows of a new table drawn at random to check the error: their labels train nothing.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ class Sample:
     table : str
         The name of the table.
     rows : int
-        How many rows the table has.
+        The number of rows in the table.
     ids : tuple of str
         The rows.
     predicted : tuple of int
-        The class code that the model predicted for each when they were drawn.
+        The class code predicted for each row when it was drawn.
     answers : dict
         Id → class code, or None for a skip.
     """
@@ -55,13 +55,13 @@ class Sample:
 
     @property
     def wrong(self) -> int:
-        """How many answers differ from the prediction."""
+        """The number of answers that differ from the prediction."""
         pairs = zip(self.ids, self.predicted, strict=True)
         return sum(self.answers.get(id_) not in (None, code) for id_, code in pairs)
 
     @property
     def unknown(self) -> int:
-        """How many rows have no label."""
+        """The number of rows without a label."""
         return sum(self.answers.get(id_) is None for id_ in self.ids)
 
 
@@ -85,52 +85,53 @@ class Ledger:
     def __init__(self) -> None:
         self.sequence = 0
         self.digest = ""
-        self.first_digest = ""  # of the entry that made the campaign, and so of this campaign alone
+        self.first_digest = ""  # of the campaign's first entry, so unique to this campaign
         self.data_digest = ""
-        # Of the entry with which all is known that the model of each round depends on, besides labels.
+        # For each round, the digest of the entry that completes what its model depends on, besides labels.
         self.model_digests: list[str] = []
         self._settings: Settings | None = None
         self.plans: list[Plan] = []  # one per round, as recorded when it was opened
-        # After which closed round each was planned: the one before it, or an earlier one if it was chosen ahead.
+        # The closed round that each plan is based on: the one before it, or an earlier one if it was chosen
+        # ahead.
         self.bases: list[int] = []
         self._position_of: dict[Any, int] = {}  # by id, and by its text unless that is another row's id
-        # By pool position, of rows that were asked about:
+        # By pool position, for rows that were asked about:
         self.ids: dict[int, Any] = {}
-        self.round_of: dict[int, int] = {}  # the number of the round that asked about it
+        self.round_of: dict[int, int] = {}  # the round that asked about it
         self.recipients: dict[int, set[str]] = {}  # all annotators who were ever given it
-        self.holders: dict[int, list[str]] = {}  # the annotators who hold it and have not answered
+        self.holders: dict[int, list[str]] = {}  # annotators who hold it and have not answered
         self.responses: dict[int, dict[str, int | None]] = {}  # annotator → class code, or None for a skip
         self.times: dict[int, dict[str, str]] = {}  # annotator → when they answered
-        self.labels: dict[int, int | None] = {}  # class code, or None if it was skipped; only rows that are not open
-        self.decisions: dict[int, int | None] = {}  # the class code that an owner decided, whatever others answered
-        self.flags: dict[int, list[tuple[str, str, str]]] = {}  # who flagged it, when, and with which comment, in order
-        self.prices: dict[int, float] = {}  # what its label costs; empty if the pool has no prices
+        self.labels: dict[int, int | None] = {}  # class code, or None if skipped; only rows that are not open
+        self.decisions: dict[int, int | None] = {}  # the class code decided by an owner, which overrides answers
+        self.flags: dict[int, list[tuple[str, str, str]]] = {}  # who flagged it, when, and the comment, in order
+        self.prices: dict[int, float] = {}  # the cost of its label; empty if the pool has no prices
         self.answer_times: list[str] = []  # when each answer was given, in order
-        self.samples: list[Sample] = []  # rows of new tables that were drawn to check the error, in order
-        self.bought = 0  # rows that have a label
+        self.samples: list[Sample] = []  # rows of new tables drawn to check the error, in order
+        self.bought = 0  # rows with a label
         self.corrections = 0
         self.stop_reason = ""
-        self.forecasts: list[Forecast] = []  # when rounds were opened
-        # What was known of a closed round when the next one was planned; empty once a label of theirs was changed.
+        self.forecasts: list[Forecast] = []  # made when rounds were opened
+        # What was known of each closed round when the next was planned; dropped if one of its labels changes.
         self.records: dict[int, Recorded] = {}
-        # Kept along the way, so that no verb goes through all rows: dictionaries as sets that keep their order.
+        # Kept up to date so that no operation scans all rows; dictionaries serve as ordered sets.
         self._open: dict[int, None] = {}  # rows of the open rounds
-        self._reopened: dict[int, None] = {}  # rows whose answer was undone, in the order of undoing
+        self._reopened: dict[int, None] = {}  # rows whose answer was undone, in that order
         self._held: dict[str, dict[int, None]] = {}
-        self._trail: dict[str, dict[int, None]] = {}  # each annotator's rows, in the order in which they answered
+        self._answered_rows: dict[str, dict[int, None]] = {}  # each annotator's rows, in the order answered
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     @property
     def settings(self) -> Settings:
-        """What the session or campaign was made with, with the current label budget and pool."""
+        """The session's or campaign's settings, with the current budgets and pool."""
         if self._settings is None:
             raise NotACampaign("The journal is empty, so there is no campaign; use an undamaged copy.")
         return self._settings
 
     @property
     def started(self) -> bool:
-        """Whether the journal's first event was followed."""
+        """Whether the journal's first event has been followed."""
         return self._settings is not None
 
     @property
@@ -140,7 +141,7 @@ class Ledger:
 
     @property
     def stopped(self) -> str:
-        """Why nothing is left to ask: the method's reason or a spent budget; empty if there may be more to ask."""
+        """Why nothing is left to ask: the method's reason or a spent budget; empty if there may be more."""
         budget = self.settings.label_budget
         if self.stop_reason or self.open_rows:
             return self.stop_reason
@@ -150,17 +151,17 @@ class Ledger:
 
     @property
     def open_rows(self) -> list[int]:
-        """Pool positions that need an answer: undone ones first, the latest leading, then the round's in the order of its plan."""
+        """Pool positions that need an answer: undone ones first, latest first, then the others in plan order."""
         return [*reversed(self._reopened), *self._open]
 
     @property
     def closed(self) -> int:
-        """How many rounds, from the first one on, have an answer to each of their rows."""
+        """The number of leading rounds whose rows are all answered."""
         return min((self.round_of[row] for row in self.open_rows), default=len(self.plans) + 1) - 1
 
     @property
     def base(self) -> int:
-        """The last closed round that a plan was made after; −1 before there is any plan."""
+        """The last closed round that a plan is based on; −1 before the first plan."""
         return self.bases[-1] if self.bases else -1
 
     @property
@@ -171,29 +172,29 @@ class Ledger:
 
     @property
     def spent(self) -> float:
-        """What the labels so far cost; a skipped row costs nothing."""
+        """What the labels have cost so far; a skipped row costs nothing."""
         if not self.prices:
             return 0.0
         return math.fsum(self.prices[row] for row, code in self.labels.items() if code is not None)
 
     @property
     def money_left(self) -> float | None:
-        """What further labels may cost besides those of open rows, at least 0; None without a budget for it."""
+        """What labels besides those of open rows may still cost, at least 0; None without a cost budget."""
         budget = self.settings.budget_cost
         if budget is None:
             return None
         left = budget - self.spent - math.fsum(self.prices[row] for row in self.open_rows)
-        return left if left > PENNY * budget else 0.0
+        return left if left > PRICE_TOLERANCE * budget else 0.0
 
     @property
     def tied_rows(self) -> list[int]:
-        """Open rows that everyone who was asked has answered, without a majority: an owner decides them, or one more annotator."""
+        """Open rows that everyone asked has answered, without a majority: an owner or one more annotator decides."""
         if self.overlap == 1:  # the first answer decides
             return []
         return [row for row in self.open_rows if len(self.responses.get(row, ())) >= self.overlap]
 
     def waits_for_others(self, annotator: str) -> bool:
-        """Return whether all that an annotator can do is to wait for rows that another annotator holds or an owner must decide."""
+        """Return whether an annotator can only wait for rows that others hold or an owner must decide."""
         if self.held_by(annotator) or self.free_for(annotator, 1):
             return False
         return any(self.holders.get(row) for row in self.open_rows) or bool(self.tied_rows)
@@ -204,7 +205,7 @@ class Ledger:
         return [p for p in reversed(self._reopened) if p in rows] + [p for p in rows if p in self._open]
 
     def free_for(self, annotator: str, most: int | None = None) -> list[int]:
-        """Return the open rows, at most so many, that can be handed to an annotator now."""
+        """Return at most `most` open rows that can be handed to an annotator now."""
         return list(
             islice((p for p in chain(reversed(self._reopened), self._open) if self._is_free(p, annotator)), most)
         )
@@ -215,29 +216,29 @@ class Ledger:
         return Counter({name: count for name, count in counts.items() if count})
 
     def answers_of(self, annotator: str) -> int:
-        """Return how many rows an annotator has answered or skipped, of those whose answer can be undone."""
-        return len(self._trail.get(annotator, {}))
+        """Return how many answers of an annotator, skips included, can be undone."""
+        return len(self._answered_rows.get(annotator, {}))
 
     def latest_of(self, annotator: str) -> int | None:
-        """Return the row that an annotator answered last, of those whose answer can be undone."""
-        return next(reversed(self._trail.get(annotator, {})), None)
+        """Return the row of an annotator's latest answer that can be undone."""
+        return next(reversed(self._answered_rows.get(annotator, {})), None)
 
     def can_undo(self, position: int, annotator: str) -> bool:
-        """Return whether an annotator's answer to a row can be undone: they gave one, and no owner has decided the row."""
-        return position in self._trail.get(annotator, {})
+        """Return whether an annotator's answer to a row can be undone: it exists, and no owner has decided the row."""
+        return position in self._answered_rows.get(annotator, {})
 
     def _is_free(self, position: int, annotator: str) -> bool:
         responses, holders = self.responses.get(position, {}), self.holders.get(position, [])
         if annotator in responses or annotator in holders:
             return False
-        # If everyone who was asked has answered and there is a tie, one more person decides.
+        # After a tie among everyone who was asked, one more person decides.
         needed = self.overlap if len(responses) < self.overlap else len(responses) + 1
         return len(responses) + len(holders) < needed
 
     def find(self, id_: object) -> int | None:
-        """Return the pool position of a row that was asked for, by its id or its text.
+        """Return the pool position of an asked row, by its id or its text.
 
-        17.0 is found as 17, because spreadsheets may write whole numbers that way.
+        17.0 is found as 17, because spreadsheets may write integers that way.
         """
         text = str(id_)
         forms = (id_, text, text.strip(), text.strip().removesuffix(".0"))
@@ -247,7 +248,8 @@ class Ledger:
     def response(self, position: int, annotator: str) -> tuple[bool, int | None]:
         """Return whether a new answer would replace an earlier one, and the earlier one.
 
-        With an overlap of 1 a row has a single answer, and any annotator may replace it. Otherwise each annotator has their own.
+        With an overlap of 1 a row has a single answer, which any annotator may replace. Otherwise each
+        annotator has their own.
         """
         responses = self.responses.get(position, {})
         if self.overlap == 1:
@@ -257,7 +259,7 @@ class Ledger:
     # -- going through the journal ------------------------------------------------------------------------------
 
     def follow(self, events: Iterable[Event]) -> None:
-        """Follow further events, in order; one that observal cannot have written raises NotACampaign."""
+        """Follow further events in order; one that observal cannot have written raises NotACampaign."""
         for event in events:
             change = getattr(self, f"_on_{event.kind}", None)
             if change is None or event.sequence != self.sequence + 1:
@@ -308,7 +310,7 @@ class Ledger:
         self.stop_reason, self.forecasts = "", []
         if "pool_rows" in event.payload:
             self.data_digest = event.payload.get("data", self.data_digest)
-            self.records.clear()  # it was about the pool without the new rows
+            self.records.clear()  # they were about the pool without the new rows
             near = event.payload.get("near", [None] * len(self.plans))
             first = self.settings.log_rows
             self.plans = [
@@ -321,9 +323,9 @@ class Ledger:
 
     def _on_asked(self, event: Event) -> None:
         for position in event.payload["rows"]:
-            self._hand(position, event.actor)
+            self._hand_to(position, event.actor)
 
-    def _hand(self, position: int, annotator: str) -> None:
+    def _hand_to(self, position: int, annotator: str) -> None:
         self._require_asked(position)
         self.holders.setdefault(position, []).append(annotator)
         self.recipients.setdefault(position, set()).add(annotator)
@@ -348,13 +350,13 @@ class Ledger:
 
     def _on_late(self, event: Event) -> None:
         for position, code in event.payload["answers"]:
-            self._note(position, event, code)  # the row keeps the label that it already has
+            self._record_answer(position, event, code)  # the row keeps its label
 
     def _on_decided(self, event: Event) -> None:
         for position, _, code in event.payload["answers"]:
             self._require_asked(position)
             self.decisions[position] = code
-            for trail in self._trail.values():
+            for trail in self._answered_rows.values():
                 trail.pop(position, None)
             self._settle(position)
             self.corrections += 1
@@ -379,15 +381,15 @@ class Ledger:
     def _on_undone(self, event: Event) -> None:
         for position, _ in event.payload["answers"]:
             del self.responses[position][event.actor], self.times[position][event.actor]
-            self._trail[event.actor].pop(position)
+            self._answered_rows[event.actor].pop(position)
             before = self.labels.pop(position, None)
             self.bought -= before is not None
             self._forget_records(position)
             self._settle(position)
-            if position not in self.labels:  # it may have another's answer
+            if position not in self.labels:  # another annotator may have answered it
                 self._open.pop(position, None)
                 self._reopened[position] = None
-                self._hand(position, event.actor)
+                self._hand_to(position, event.actor)
             self.corrections += 1
             self.stop_reason = ""
 
@@ -395,14 +397,14 @@ class Ledger:
         if position not in self.ids:
             raise ValueError(f"pool row {position} was never asked about")
 
-    def _note(self, position: int, event: Event, code: int | None) -> None:
-        """Write down who answered what and when."""
+    def _record_answer(self, position: int, event: Event, code: int | None) -> None:
+        """Record who answered what and when."""
         self._require_asked(position)
         annotator = event.actor
         self.responses.setdefault(position, {})[annotator] = code
         self.times.setdefault(position, {})[annotator] = event.time
         self.answer_times.append(event.time)
-        trail = self._trail.setdefault(annotator, {})
+        trail = self._answered_rows.setdefault(annotator, {})
         trail.pop(position, None)
         trail[position] = None
         if annotator in self.holders.get(position, ()):
@@ -411,14 +413,14 @@ class Ledger:
     def _respond(self, position: int, event: Event, code: int | None) -> None:
         if self.overlap == 1 and event.actor not in self.responses.get(position, {}):
             for previous in self.responses.pop(position, {}):  # a row has a single answer, which is replaced
-                self._trail[previous].pop(position, None)
+                self._answered_rows[previous].pop(position, None)
                 del self.times[position][previous]
-        self._note(position, event, code)
+        self._record_answer(position, event, code)
         self.stop_reason = ""  # after another answer there may be more to ask
         self._settle(position)
 
     def _settle(self, position: int) -> None:
-        """Give a row the label that its answers add up to; a tie leaves it unchanged: open, or with its earlier label."""
+        """Set a row's label from its answers; a tie leaves it unchanged: open, or with its earlier label."""
         responses = self.responses.get(position, {})
         if position in self.decisions:
             code = self.decisions[position]
@@ -439,6 +441,6 @@ class Ledger:
         self._reopened.pop(position, None)
 
     def _forget_records(self, position: int) -> None:
-        """Drop what was recorded with rounds, if a label that they knew has changed."""
+        """Drop the records of rounds that knew a label that has changed."""
         if self.round_of.get(position, 0) <= self.base:
             self.records.clear()

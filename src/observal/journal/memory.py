@@ -18,7 +18,7 @@ from observal.problem.problem import Problem
 
 
 class MemoryJournal:
-    """Events in a list, and the problem they are about; it is its own transaction, because nothing else can write to it."""
+    """Events in a list, and their problem; it is its own transaction, because nothing else can write to it."""
 
     name = "the session"
     durable = False
@@ -34,7 +34,7 @@ class MemoryJournal:
 
     @contextmanager
     def writing(self) -> Iterator[Self]:
-        """Yield the journal for writing; if the block raises, what it wrote is removed."""
+        """Yield the journal for writing; if the block raises, what it wrote is rolled back."""
         before = len(self._events)
         try:
             yield self
@@ -44,12 +44,12 @@ class MemoryJournal:
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """Make a block a part of the transaction: if it raises, what it wrote is removed."""
+        """Nest a block in the transaction: if it raises, what it wrote is rolled back."""
         with self.writing():
             yield
 
     def events(self, ledger: Ledger) -> list[Event]:
-        """Return the events that a ledger has not followed yet."""
+        """Return the events that the ledger has not followed yet."""
         return self._events[ledger.sequence :]
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:

@@ -1,4 +1,4 @@
-"""What the verbs of sessions and campaigns return: rows to label, a receipt, an answer that was undone, a check."""
+"""What the operations of sessions and campaigns return: rows to label, a receipt, an undone answer, a check."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from observal.tables.table_format import TableFormat
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_CLASSES = 20  # that are listed beside each row
+MAX_CLASSES = 20  # listed beside each row
 
 
 class Assignment(NamedTuple):
-    """The rows that an annotator holds now; if there are none, or if they were chosen ahead, `note` says why.
+    """The rows that an annotator holds now; if there are none, or they were chosen ahead, `note` says why.
 
     `rounds` are the rounds that chose them, and `models` the closed rounds whose models did.
     """
@@ -43,11 +43,11 @@ class Batch:
     round : int
         The latest round that they belong to.
     query_probability : tuple of float
-        The chance each row had of being chosen.
+        Each row's selection probability.
     reason : tuple of str
         Why each row was chosen.
     rows : pyarrow.Table
-        The rows as they are in the table, the id first; without labels and propensities, which would sway annotators.
+        The rows as in the table, the id first; without labels and propensities, which would sway annotators.
     finished : bool
         Whether the campaign has nothing left to ask.
     note : str
@@ -59,7 +59,7 @@ class Batch:
     label : str
         The name of the label.
     table_format : TableFormat, optional
-        How the user's own tables are written, if the rows are from tables.
+        How the user's tables are written, if the rows are from tables.
     """
 
     ids: tuple[Any, ...]
@@ -78,7 +78,7 @@ class Batch:
         return len(self.ids)
 
     def to_fill_in(self, columns: Sequence[str] | None = None) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return column names and rows as plain values: the id, raw columns, round, reason, allowed answers, and an empty label.
+        """Return column names and rows as plain values, with an empty label column to fill in.
 
         Parameters
         ----------
@@ -94,22 +94,22 @@ class Batch:
         names = (*table.column_names, label)
         ours = [name if name not in names else f"observal_{name}" for name in ("round", "reason", "allowed")]
         records = [
-            {**_finite(row), ours[0]: round_, ours[1]: reason, ours[2]: self.allowed, label: None}
+            {**_replace_non_finite(row), ours[0]: round_, ours[1]: reason, ours[2]: self.allowed, label: None}
             for row, round_, reason in zip(table.to_pylist(), self.rounds, self.reason, strict=True)
         ]
         return [*table.column_names, *ours, label], records
 
     @property
     def allowed(self) -> str:
-        """The allowed answers in words, for the column beside the label."""
-        if len(self.classes) > MOST_CLASSES:
+        """The allowed answers as text, for the column beside the label."""
+        if len(self.classes) > MAX_CLASSES:
             return f"one of {len(self.classes)} classes, or skip"
         return " / ".join([*(str(value) for value in self.classes), SKIP])
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What was stored when answers were told.
+    """What was stored for some answers.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Undone:
-    """An answer that was taken back: the row's id, and the label; None if it was a skip."""
+    """An answer that was taken back: the row's id and its label, None for a skip."""
 
     id: Any
     label: Any
@@ -163,16 +163,17 @@ class Undone:
 
 @dataclass(frozen=True)
 class Check:
-    """What ``Campaign.check`` read and found unchanged.
+    """What ``Campaign.check`` read and found intact.
 
     Parameters
     ----------
     entries, chunks : int
-        The number of journal entries and of chunks of data.
+        The number of journal entries and of data chunks.
     labels : int
-        Rows that have a label.
+        Rows with a label.
     digest : str
-        The digest of the last journal entry. It covers everything, so it stays the same as long as nothing is added or changed.
+        The digest of the last journal entry. It covers everything, so it changes only if something is added
+        or changed.
 
     Examples
     --------
@@ -192,6 +193,6 @@ class Check:
         )
 
 
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with None in place of NaN and infinity, which JSON does not have."""
+def _replace_non_finite(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with None for NaN and infinity, which JSON lacks."""
     return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in row.items()}

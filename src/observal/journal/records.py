@@ -1,9 +1,10 @@
 """Fitted classifiers as flat records of numbers and plain arrays, safe to read even if a stranger wrote them.
 
-Each kind of classifier is a flat record (``records``): every field has its type, and every array its dtype and the names of its sizes. The
-sizes ``features`` and ``classes`` are the same throughout a file, other names within one record. A file is a zip of one JSON document and the bytes of
-each array. Members of the zip are not compressed, and an array is read only if its sizes agree with the others and with the bytes that the file has for
-it; each is read once. No class is imported by name, and nothing predicts while a file is opened.
+Each kind of classifier is a flat record (``records``): every field has a type, and every array a dtype and
+named dimensions. The sizes ``features`` and ``classes`` are the same throughout a file, other names within
+one record. A file is a zip of one JSON document and the bytes of each array. Members of the zip are not
+compressed. An array is read only once, and only if its sizes agree with the others and with its number of
+bytes. No class is imported by name, and opening a file predicts nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from observal.errors import InvalidInput
 from observal.journal.archive import Archive, Damaged, seal
 
-_LONGEST_TEXTS = 1 << 20  # class names as one array: their number times the longest
+_LONGEST_TEXTS = 1 << 20  # size of the class names as one array: their number times the longest
 _SHARED_SIZES = ("features", "classes")
 
 
@@ -39,7 +40,7 @@ class ArrayField:
 
 @dataclass(frozen=True)
 class RecordField:
-    """A record of one of some kinds, or None where that is allowed."""
+    """A record of one of several kinds, or None if allowed."""
 
     kinds: tuple[type, ...]
     optional: bool = False
@@ -47,7 +48,7 @@ class RecordField:
 
 @dataclass(frozen=True)
 class RecordsField:
-    """Several records of some kinds, in order."""
+    """Several records of the given kinds, in order."""
 
     kinds: tuple[type, ...]
 
@@ -58,14 +59,14 @@ Field = ArrayField | RecordField | RecordsField | Scalar
 
 @dataclass(frozen=True)
 class Spline:
-    """Knots of a cubic spline of each standardised feature, as a fitted ``SplineTransformer`` has them."""
+    """Knots of each standardised feature's cubic spline, from a fitted ``SplineTransformer``."""
 
     knots: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Cosines:
-    """Random cosines of the standardised features, as a fitted ``RBFSampler`` has them."""
+    """Random cosines of the standardised features, from a fitted ``RBFSampler``."""
 
     weights: NDArray[np.float64]
     offset: NDArray[np.float64]
@@ -73,7 +74,7 @@ class Cosines:
 
 @cache
 def records() -> Mapping[type, Mapping[str, Field]]:
-    """Return the fields of every kind of record that a model file or a stored fit may hold."""
+    """Return the fields of every kind of record that a model file or stored fit may hold."""
     from observal.intervals.thresholds import FactorClassifier, ThresholdClassifier
     from observal.journal import stored_fit as s
     from observal.learners.blend import Blend, BlendChoices
@@ -213,7 +214,7 @@ def records() -> Mapping[type, Mapping[str, Field]]:
 
 
 def classifiers() -> tuple[type, ...]:
-    """Return the kinds of records that predict."""
+    """Return the kinds of records that can predict."""
     return tuple(kind for kind in records() if kind.__name__.endswith("Classifier") or kind.__name__ == "Blend")
 
 
@@ -270,8 +271,8 @@ def _encode_labels(labels: NDArray[Any]) -> dict[str, Any]:
 
 
 def _plain_transformer(value: object) -> object:
-    """Return a fitted transformer of scikit-learn that NewtonVC uses as one of our records; anything else as it is."""
-    if not type(value).__module__.startswith("sklearn."):  # importing it takes longer than all else here
+    """Return a fitted scikit-learn transformer that NewtonVC uses as one of our records; others unchanged."""
+    if not type(value).__module__.startswith("sklearn."):  # importing it takes longer than everything else here
         return value
     from sklearn.kernel_approximation import RBFSampler
     from sklearn.preprocessing import SplineTransformer
@@ -285,7 +286,7 @@ def _plain_transformer(value: object) -> object:
 
 
 def write_records(file: IO[bytes], name: str, document: Mapping[str, Any], arrays: list[NDArray[Any]]) -> None:
-    """Write a document and the arrays that it names as a sealed zip."""
+    """Write a document and its arrays as a sealed zip."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(name, json.dumps(document))
         for number, array in enumerate(arrays):
@@ -298,14 +299,14 @@ def write_records(file: IO[bytes], name: str, document: Mapping[str, Any], array
 
 @dataclass(eq=False)
 class RecordReader:
-    """Builds records from a document, and reads each of its arrays once."""
+    """Builds records from a document, reading each of its arrays once."""
 
     archive: Archive
     shared: dict[str, int] = field(default_factory=dict)
     n_read: int = 0
 
     def read(self, value: Any, kinds: tuple[type, ...]) -> Any:
-        """Return a record of one of some kinds, after checking all of its fields."""
+        """Return a record of one of the given kinds, after checking all its fields."""
         if not isinstance(value, dict):
             raise Damaged(f"it has a {type(value).__name__} instead of a record")
         kind = {kind.__name__: kind for kind in kinds}.get(value.get("record", ""))
@@ -339,7 +340,7 @@ class RecordReader:
             raise Damaged(f"an array has the shape {shape!r:.40}")
         for name, size in zip(names, shape, strict=True):
             self._compare(name, size, sizes)
-        # Arrays are numbered in the order in which they are read, so none can be read twice.
+        # Arrays are numbered in reading order, so none can be read twice.
         if value.get("array") != self.n_read or len(value) != 2:
             raise Damaged("its arrays are not in order")
         dtype = np.dtype(kind.dtype).newbyteorder("<")
@@ -354,7 +355,7 @@ class RecordReader:
             raise Damaged(f"an array has {size} {name} where there are {expected}")
 
     def check_all_read(self) -> None:
-        """Refuse members that nothing refers to."""
+        """Reject members that nothing refers to."""
         if len(self.archive) != self.n_read + 1:
             raise Damaged("it has more members than its document names")
 
@@ -366,7 +367,7 @@ def _require(value: Any, kind: type) -> Any:
 
 
 def _read_scalar(kind: Scalar, value: Any) -> Any:
-    """Return a number, text or flag of a document, if it is what it should be."""
+    """Return a number, text or flag of a document, if it is valid."""
     if kind == "number":
         if value in ("inf", "-inf", "nan"):
             return float(value)
@@ -414,7 +415,7 @@ def _read_labels(value: dict[str, Any]) -> NDArray[Any]:
 
 
 def _check_record(kind: type, contents: Mapping[str, Any]) -> None:
-    """Refuse contents whose sizes agree but which contradict each other, unless the record checks that itself."""
+    """Reject contents whose sizes agree but that contradict each other, unless the record checks that itself."""
     name = kind.__name__
     if name == "NewtonClassifier":
         features = contents["feature_map"]
@@ -428,7 +429,7 @@ def _check_record(kind: type, contents: Mapping[str, Any]) -> None:
 
 
 def _build(kind: type, contents: dict[str, Any]) -> Any:
-    """Return a record from its contents; transformers are those of scikit-learn again."""
+    """Build a record from its contents, with transformers converted back to scikit-learn's."""
     if kind is Spline:
         return _spline_transformer(contents["knots"])
     if kind is Cosines:

@@ -1,7 +1,7 @@
 """A method's states, round by round, computed from recorded plans and answers.
 
-Decisions are never made twice: the plans come from the journal. The same plans and answers give the same states on every machine,
-up to floating-point rounding.
+Decisions are never made twice: the plans come from the journal. The same plans and answers give the same
+states on every machine, up to floating-point rounding.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from observal.problem.result import Recorded, Round
 
 Codes = tuple[int | None, ...]
 JUDGED_ROWS = 4000
-"""Rows of the population on which classifiers of two rounds are compared."""
+"""Rows of the population on which the classifiers of two rounds are compared."""
 
 
 class LazyIntervals(Mapping[str, Interval]):
-    """Intervals that are computed when they are first looked at: they can take many fits, and not every caller reads them.
+    """Intervals computed when first read: they can take many fits, and not every caller needs them.
 
     Examples
     --------
@@ -65,13 +65,13 @@ class LazyIntervals(Mapping[str, Interval]):
         return repr(self._values)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (self._values,)  # a copy, or what another process gets, is plain
+        return dict, (self._values,)  # copies and other processes get a plain dict
 
 
 class Replay:
     """A method's states after each closed round; state 0 is the log alone.
 
-    Without a `label_budget`, as many labels may be bought as the pool has rows.
+    Without a `label_budget`, the whole pool may be bought.
 
     Examples
     --------
@@ -113,13 +113,13 @@ class Replay:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the model of the last closed round is there; only methods that fit when they are asked to can say no."""
+        """Whether the last closed round's model is fitted; False only for methods that fit lazily."""
         state = self.states[-1]
         return not isinstance(state, PoolState) or state.is_fitted
 
     @property
     def labels(self) -> int:
-        """All labels up to the last closed round, the log's included."""
+        """All labels up to the last closed round, including the log's."""
         return self._labels(self.closed)
 
     def follow(
@@ -129,11 +129,11 @@ class Replay:
         bases: Sequence[int] | None = None,
         stored: Sequence[StoredFit] = (),
     ) -> None:
-        """Close every round whose rows all have a label or were skipped; recompute from the first round whose answers changed.
+        """Close every round whose rows are all labelled or skipped; recompute from the first round with changed answers.
 
-        `labels` goes from pool positions to class codes, None for a skipped row. `bases` says after which closed round each was planned, by
-        default the one before it. Rounds close in order all the same: the rows that a plan takes are those that the open plans before it
-        left. `stored` is what was fitted after some of these rounds, with the same labels.
+        `labels` maps pool positions to class codes, None for a skip. `bases` are the closed rounds that each plan
+        is based on, by default the one before. Rounds still close in order, because each plan takes rows that the
+        open plans before it left. `stored` are fits made after some of these rounds, with the same labels.
         """
         self._recall(stored)
         for k, plan in enumerate(plans):
@@ -149,7 +149,7 @@ class Replay:
             self._recall(stored)
 
     def _forget_after(self, k: int) -> None:
-        """Keep what is known up to a round: an answer of the next one was changed or undone."""
+        """Forget everything after a round, because an answer of the next one was changed or undone."""
         del self.states[k + 1 :], self._answers[k:]
         known: tuple[dict[int, Any], ...] = (
             self._rounds,
@@ -173,7 +173,7 @@ class Replay:
         self._answers.append(codes)
 
     def _recall(self, fits: Sequence[StoredFit]) -> None:
-        """Take over what was fitted after the last closed round, unless it was fitted here or is not what it should be."""
+        """Reuse the stored fit of the last closed round, unless it was fitted here or the stored fit is invalid."""
         state, k = self.states[-1], self.closed
         stored = next((fit for fit in fits if fit.round == k), None)
         if stored is None or k in self._stored or not isinstance(state, PoolState) or state.is_fitted:
@@ -185,7 +185,7 @@ class Replay:
             _check_intervals(dict(stored.intervals))
             if stored.model is not None:
                 state = self._method.recall(self.problem, state, stored.model)
-        except Exception:  # whatever is wrong with it, the fit can be made again
+        except Exception:  # whatever is wrong, the model can be fitted again
             return
         self.states[-1], self._stored[k] = state, stored
         self._chances.update({past: values for past, values in chances.items() if past <= k})
@@ -193,7 +193,7 @@ class Replay:
             self._single_looks[k] = dict(stored.intervals)
 
     def to_store(self) -> list[StoredFit]:
-        """Return what was fitted to the log alone and after the last closed round, without what is stored."""
+        """Return the fits of round 0 and of the last closed round that are not stored yet."""
         return [fit for k in sorted({0, self.closed}) if (fit := self._to_store(k)) is not None]
 
     def _to_store(self, k: int) -> StoredFit | None:
@@ -201,8 +201,8 @@ class Replay:
         if not isinstance(state, PoolState) or not state.is_fitted:
             return None
         self._chances_after(k)
-        n_classes = len(self.problem.logged.classes)  # a committee may know fewer
-        needed = self._half if self.bought(k) >= LEAST_BOUGHT else 0
+        n_classes = len(self.problem.logged.classes)  # a committee may have fewer
+        needed = self._halfway_round if self.bought(k) >= LEAST_BOUGHT else 0
         fit = StoredFit(
             k,
             self._method.stored_model(self.problem, state),
@@ -213,22 +213,22 @@ class Replay:
                 if needed <= past <= k and chances.shape[1] == n_classes
             ),
         )
-        if not fit.adds_to(self._stored.get(k)):
+        if not fit.extends(self._stored.get(k)):
             return None
         self._stored[k] = fit
         return fit
 
     def next_plan(self, open_plans: Sequence[Plan] = ()) -> Plan | Stop:
-        """Return the method's plan after the last closed round; rows of later rounds that are still open are not chosen again."""
+        """Return the method's plan after the last closed round, excluding rows of later open rounds."""
         state = self.states[-1]
         if open_plans:
             state = state.while_open(np.concatenate([plan.asked for plan in open_plans]))
         return self._method.plan(self.problem, state, self._rng(len(self.states) + len(open_plans), 0))
 
     def near(self, plan: Plan, base: int, first: int) -> list[int] | None:
-        """Return the pool rows from `first` on that a plan would have noted as near, had they been there when it was made.
+        """Return the pool rows from `first` on that a plan would have recorded as near, had they been there.
 
-        None where the plan notes none, or where the method cannot tell.
+        None if the plan records none, or if the method cannot tell.
         """
         if plan.near is None:
             return None
@@ -237,23 +237,23 @@ class Replay:
         return None if near is None else near.tolist()
 
     def round(self, k: int) -> Round:
-        """Return a closed round for people. It is fitted when it is first read, not when it is replayed."""
+        """Return the summary of a closed round, fitted when first read."""
         if k not in self._rounds:
             self._rounds[k] = self._method.describe(self.problem, self.states[k])
         return self._rounds[k]
 
     def estimator(self, k: int) -> Any:
-        """Return the classifier of a closed round, which the method may know without looking at the pool."""
+        """Return the classifier of a closed round, if possible without predicting the pool."""
         if k in self._rounds:
             return self._rounds[k].estimator
         return self._method.estimator_of(self.problem, self.states[k])
 
     def returned_round(self, k: int) -> int | None:
-        """Return the earlier round whose classifier a run that ends at a closed round returns; None if it returns its own."""
+        """Return the earlier round whose classifier is returned if the run ends at round `k`; None for its own."""
         return self._method.returned_round(self.problem, self.states[k])
 
     def intervals(self, k: int) -> LazyIntervals:
-        """Return intervals for the classifier of a closed round, from the labels up to that round; computed when first read."""
+        """Return intervals for the classifier of a closed round, from the labels up to it; computed when first read."""
         if k not in self._intervals:
             self._intervals[k] = LazyIntervals(lambda: self.stretch_intervals(k, self._single_look(k)))
         return self._intervals[k]
@@ -265,7 +265,7 @@ class Replay:
         return self._single_looks[k]
 
     def record(self) -> Recorded | None:
-        """Return what is known after the last closed round, if that costs no further fit; else None."""
+        """Return what is known after the last closed round if that needs no further fit; else None."""
         if not self._method.records_rounds:
             return None
         state, round_ = self.states[-1], self.round(self.closed)
@@ -282,7 +282,7 @@ class Replay:
         )
 
     def recorded_round(self, k: int, record: Recorded) -> Round:
-        """Return a closed round from what was recorded of it, without a classifier: nothing is fitted."""
+        """Return a closed round from its record, without a classifier: nothing is fitted."""
         round_: Round = self.states[k].as_round(
             estimator=None, clip=record.clip, disagreement=record.disagreement, **dict(record.details)
         )
@@ -304,11 +304,11 @@ class Replay:
         }
 
     def _labels(self, k: int) -> int:
-        """Return all labels after a round, the log's included."""
+        """Return the number of labels after a round, including the log's."""
         return int(self.problem.logged.revealed.sum()) + self.bought(k)
 
     def bought(self, k: int) -> int:
-        """Return the labels bought up to a round."""
+        """Return the number of labels bought up to a round."""
         return sum(code is not None for codes in self._answers[:k] for code in codes)
 
     @property
@@ -317,9 +317,9 @@ class Replay:
         return self._labels(0) + (rows if self.label_budget is None else min(rows, self.label_budget))
 
     def judged(self) -> JudgedRows | None:
-        """Return the labelled rows as fits that have not seen them judge them, where the method can tell; else None.
+        """Return the labelled rows with held-out predictions, if the method has them; else None.
 
-        Intervals that are made from them hold at all rounds that people may have looked at.
+        Intervals made from them hold at all rounds that people may have looked at.
         """
         judged = self._method.judged(self.problem, self.states[-1])
         if judged is None:
@@ -331,7 +331,7 @@ class Replay:
         return judged._replace(ratio=ratio)
 
     def judged_by_first_model(self) -> Ints | None:
-        """Return what the classifier of the log alone predicts for the rows of ``judged``, by fits that have not seen them."""
+        """Return the log-only classifier's held-out predictions for the rows of ``judged``."""
         now, then = (self._method.judged(self.problem, self.states[k]) for k in (-1, 0))
         if now is None or then is None:
             return None
@@ -344,25 +344,22 @@ class Replay:
         return np.array([place[row] for row in now.rows.tolist()], dtype=np.int64)
 
     def still_to_gain(self, more: int | None = None) -> float | None:
-        """Return by how much the labels that are left may lower the error; None where it is too early to tell.
-
-        With `more`, what that many labels may gain.
-        """
+        """Return by how much the remaining labels, or `more` labels, may lower the error; None if too early to tell."""
         if self.bought(self.closed) < LEAST_BOUGHT:
             return None
-        half, now = self._half, self._labels(self.closed)
-        gain = estimate_gain(self._chances_after(self.closed), self._chances_after(half), self._method.calibrated)
+        halfway, now = self._halfway_round, self._labels(self.closed)
+        gain = estimate_gain(self._chances_after(self.closed), self._chances_after(halfway), self._method.calibrated)
         end = self._labels_at_end if more is None else now + more
-        return still_to_gain(gain, now, self._labels(half), end)
+        return still_to_gain(gain, now, self._labels(halfway), end)
 
     @property
-    def _half(self) -> int:
-        """The last round by which no more than half of the labels were bought."""
+    def _halfway_round(self) -> int:
+        """The last round by which at most half of the labels were bought."""
         bought = self.bought(self.closed)
         return max(k for k in range(self.closed + 1) if self.bought(k) <= bought / 2)
 
     def _chances_after(self, k: int) -> Floats:
-        """Return what the classifier of a round says of a sample of the population."""
+        """Return the class probabilities of a round's classifier on a sample of the population."""
         if k not in self._chances:
             self._chances[k] = chances_of(self.estimator(k), self._sample)
         return self._chances[k]
@@ -380,7 +377,7 @@ class Replay:
         return np.arange(first, end)
 
     def _rng(self, round_: int, purpose: int) -> np.random.Generator:
-        # Each round and purpose has its own random numbers, so a replay elsewhere draws the same ones.
+        # Each round and purpose has its own random stream, so a replay elsewhere draws the same numbers.
         return np.random.default_rng([self._random_state, round_, purpose])
 
 
@@ -399,13 +396,13 @@ def _check_intervals(intervals: Mapping[str, Interval]) -> None:
 
 
 def start_replay(problem: Problem, settings: Settings) -> Replay:
-    """Return the replay of a session or campaign with these settings, at the log alone."""
+    """Return the replay of a session or campaign with these settings, at round 0."""
     budgets = [budget for budget in (settings.label_budget, _most_labels(problem, settings)) if budget is not None]
     return Replay(problem, settings.method, settings.random_state, settings.goals, min(budgets, default=None))
 
 
 def _most_labels(problem: Problem, settings: Settings) -> int | None:
-    """Return how many labels a budget in money pays for at most: those of the cheapest rows."""
+    """Return the most labels that a cost budget can cover: those of the cheapest rows."""
     if settings.budget_cost is None or problem.pool.price is None:
         return None
     return int(np.searchsorted(np.cumsum(np.sort(problem.pool.price)), settings.budget_cost, side="right"))

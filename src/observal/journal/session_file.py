@@ -1,7 +1,7 @@
 """A session in one file: log, pool, method and journal. Opening it cannot run code.
 
-The file is a zip of NumPy arrays and ``record.json``. It may name only the classes listed in ``observal.journal.codec``, and
-``observal.journal.archive`` checks what it contains.
+The file is a zip of NumPy arrays and ``record.json``. It may name only the classes listed in
+``observal.journal.codec``, and ``observal.journal.archive`` checks its contents.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from observal.problem.goals import Goals
 from observal.problem.method import check_method
 from observal.problem.problem import Problem
 
-_FORMAT = 4  # raise it with every change, because files of another format are refused
-# The others follow from log and pool.
+_FORMAT = 4  # increase it with every change; files of other formats are rejected
+# The other settings follow from log and pool.
 _SETTINGS = ("label_budget", "random_state", "overlap", "pool_rows", "goals", "notes")
 _COLUMNS = ("time", "actor", "kind", "payload")
 
 
 def write_session(path: str | Path, problem: Problem, events: list[Event]) -> None:
-    """Write a session; a file at `path` is replaced only if it is a session as well, and once the new one is complete.
+    """Write a session; an existing file is replaced only if it is a session too, once the new one is complete.
 
-    What the log, the pool and the method already contain is not written a second time.
+    What the log, the pool and the method already contain is not written again.
     """
     if problem.in_parts:
         raise InvalidInput(
@@ -55,15 +55,15 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
             **({} if settings.budget_cost is None else {"budget_cost": settings.budget_cost}),
             "made": first.time,
             "events": [
-                tuple(_payload(event) if name == "payload" else getattr(event, name) for name in _COLUMNS)
+                tuple(_stored_payload(event) if name == "payload" else getattr(event, name) for name in _COLUMNS)
                 for event in later
             ],
         },
     )
 
 
-def _payload(event: Event) -> list[Any]:
-    """Return a payload as pairs; the ids of a round are the pool's, and how a database stores rows does not matter here."""
+def _stored_payload(event: Event) -> list[Any]:
+    """Return a payload as pairs, without a round's ids, which are the pool's, and without database details."""
     known = ("arrays", "data", *(("ids",) if event.kind == "round" else ()))
     return [(name, value) for name, value in event.payload.items() if name not in known]
 
@@ -71,7 +71,7 @@ def _payload(event: Event) -> list[Any]:
 def read_session(path: str | Path, method: Method | None = None) -> MemoryJournal:
     """Return the journal of a saved session.
 
-    `method` is needed only if it could not be saved, for example because it has callables.
+    `method` is needed only if it could not be saved, for example because it contains callables.
     """
     record = _read_record(path, method)
     try:
@@ -99,7 +99,7 @@ def read_session(path: str | Path, method: Method | None = None) -> MemoryJourna
 
 
 def _read_settings(record: dict[str, Any], problem: Problem) -> Settings:
-    """Return the settings of a session: those in its file, and the others as they follow from log and pool."""
+    """Return a session's settings: those in its file, and the rest from log and pool."""
     if not isinstance(record["goals"], Goals):
         raise TypeError("it has no goals")
     derived = make_settings(
@@ -109,10 +109,10 @@ def _read_settings(record: dict[str, Any], problem: Problem) -> Settings:
         record["label_budget"],
         record["random_state"],
         record["overlap"],
-        record.get("budget_cost"),  # files from before there were prices have none
+        record.get("budget_cost"),  # absent from files older than prices
     )
     entries = {item.name: getattr(derived, item.name) for item in fields(derived)}
-    # A budget may have been raised, and rows added, since the session was made: later events say so.
+    # Later events raise budgets and add rows.
     return build(Settings, {**entries, **{name: record[name] for name in _SETTINGS}})
 
 
@@ -129,9 +129,9 @@ def _events(record: dict[str, Any]) -> list[Event]:
 
 
 def _write_record(path: str | Path, record: dict[str, Any]) -> None:
-    """Write `record` completely or not at all; a file at `path` is replaced only if this function wrote it.
+    """Write `record` completely or not at all; an existing file is replaced only if this function wrote it.
 
-    What cannot be stored is refused, except within the method: that can be passed in again when the file is read.
+    What cannot be stored is rejected, except within the method, which can be passed in again when reading.
     """
     arrays: Arrays = []
     encoded = {name: encode(value, arrays, name) for name, value in record.items()}
@@ -175,7 +175,7 @@ def _read_record(path: str | Path, method: Method | None) -> dict[str, Any]:
 
         def read_array(number: int) -> NDArray[Any]:
             nonlocal last
-            if number <= last:  # arrays are numbered in the order in which they are read, so none can be read twice
+            if number <= last:  # arrays are numbered in reading order, so none can be read twice
                 raise Damaged("its arrays are not in order")
             last = number
             return archive.array(f"{number}.npy")

@@ -1,4 +1,4 @@
-"""The settings of a session or campaign: made once at the front door, stored in the journal's first event, decoded once from there."""
+"""The settings of a session or campaign, stored in the journal's first event."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Display:
     Parameters
     ----------
     images : str, optional
-        The folder that the paths in `image_column` start from; without it that column has images in base64.
+        The folder of the paths in `image_column`; without it that column holds images in base64.
     image_column : str, optional
         The column of images.
     pixels : (int, int), optional
@@ -82,7 +82,7 @@ class Display:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """How a database holds an array: its dtype and shape, and whether its chunks are packed."""
+    """How a database stores an array: its dtype and shape, and whether its chunks are packed."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -91,14 +91,14 @@ class StoredArray:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a session or campaign was made with, and how far it was extended since.
+    """The settings of a session or campaign, including later extensions.
 
     Parameters
     ----------
     method : Method
         How rows are chosen.
     goals : Goals
-        What intervals are about, and when enough labels are bought.
+        Whose error is measured, and when to stop.
     label_budget : int, optional
         How many labels may be bought.
     random_state : int
@@ -112,7 +112,7 @@ class Settings:
     features : tuple of str
         Names of the features, as encoded.
     log_rows, revealed, pool_rows : int
-        Rows of the log, those of them with a label, and rows of the pool.
+        Rows of the log, how many of them have a label, and rows of the pool.
     notes : tuple of str
         What was noticed when it was made, in sentences.
     column_groups : ColumnGroups, optional
@@ -122,23 +122,23 @@ class Settings:
     propensities : PropensityOrigin
         Where the pool's propensities came from, if it was made from tables.
     cost : str, optional
-        The column of what mistakes cost.
+        The column with the cost of mistakes.
     group : str, optional
-        The column of what related rows share.
+        The column that related rows share.
     known_before : tuple of str
-        Columns that are known before the label is.
+        Columns known before the label is.
     excluded : tuple of str
-        Columns that neither the model uses nor annotators see.
+        Columns hidden from the model and from annotators.
     files : tuple of str
-        Names of the files that it was made from.
+        Names of the files it was made from.
     in_place : bool
         Whether the tables stay in their Parquet files.
     display : Display
         How the labelling page shows rows.
     arrays : mapping
-        How a database holds log and pool; empty in memory.
+        How a database stores log and pool; empty in memory.
     price : str, optional
-        The column of what labels cost.
+        The column with the cost of labels.
     budget_cost : float, optional
         What all labels together may cost.
 
@@ -184,7 +184,7 @@ class Settings:
         for name, least in (("overlap", 1), ("random_state", 0), ("label_budget", 0)):
             if name != "label_budget" or self.label_budget is not None:
                 check_whole(getattr(self, name), name, least)
-                keep(self, **{name: int(getattr(self, name))})  # JSON cannot hold NumPy's whole numbers
+                keep(self, **{name: int(getattr(self, name))})  # JSON cannot hold NumPy integers
         if min(self.log_rows, self.pool_rows) < 1 or self.revealed < 0 or len(self.classes) < 2:
             raise InvalidInput(
                 "A campaign needs rows and at least two classes, but has too few; use an undamaged copy."
@@ -201,16 +201,17 @@ class Settings:
     def hidden_columns(self) -> frozenset[str]:
         """Columns of the pool that annotators do not see.
 
-        These are labels; propensities, because what the old policy thought would sway people; and what was excluded, which may give
-        the label away. A column of images is always shown.
+        These are labels; propensities, because the old policy's view would sway people; and excluded columns,
+        which may give the label away. An image column is always shown.
         """
         return frozenset((self.label, *self.propensities.columns, *self.excluded)) - {self.display.image_column}
 
     def extend(self, payload: Mapping[str, Any]) -> Settings:
         """Return the settings after an event that raised a budget or added pool rows.
 
-        If rounds were planned for another budget than this one, or for a smaller pool than the budget, their looks were not planned
-        either: people may have raised it because of what they saw. Intervals then hold at all rounds, however many follow.
+        If rounds were planned for another budget, or for a pool smaller than the budget, their looks were not
+        planned either: people may have raised it because of what they saw. Intervals then hold at all rounds,
+        however many follow.
         """
         raised = "label_budget" in payload or "budget_cost" in payload
         unplanned = raised or self.label_budget is None or self.label_budget > self.pool_rows
@@ -225,7 +226,7 @@ class Settings:
 
 
 class GivenGoals(NamedTuple):
-    """Goals as ``observal.Session`` takes them: the data may decide on the population, and an objective may be costs by class."""
+    """Goals as ``observal.Session`` takes them: the population may be unset, and an objective may be costs by class."""
 
     population: str | None
     looks: Looks
@@ -244,7 +245,7 @@ def make_settings(
     budget_cost: float | None,
     tables: CampaignTables | None = None,
 ) -> Settings:
-    """Return the settings of a new session or campaign; `tables` are those that log and pool were read from, if any."""
+    """Return the settings of a new session or campaign; `tables` are the sources of log and pool, if any."""
     method = as_method(method)
     logged, pool = problem.logged, problem.pool
     classes = logged.classes.tolist()
@@ -305,7 +306,7 @@ def make_settings(
 
 
 def _feature_names(pool: Pool) -> Sequence[str]:
-    """Return the names of a table's columns; those of an array have numbers."""
+    """Return a table's column names, or numbered names for an array."""
     names = [] if pool.frame is None else [str(name) for name in pool.frame.names]
     if names and len(set(names)) == len(names):
         return names
@@ -313,7 +314,7 @@ def _feature_names(pool: Pool) -> Sequence[str]:
 
 
 def _choose_population(problem: Problem, names: Sequence[str]) -> tuple[str, list[str]]:
-    """Return whose error is measured by default: log and pool as one, but the pool alone where they differ much."""
+    """Return the default population: log and pool together, but the pool alone if they differ much."""
     shift = strong_shift(problem)
     if shift is None:
         return "both", []
@@ -326,7 +327,7 @@ def _choose_population(problem: Problem, names: Sequence[str]) -> tuple[str, lis
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and the packages that affect results.
+    """Return the versions of Python and of the packages that affect results.
 
     Examples
     --------
@@ -354,7 +355,7 @@ def _version(package: str) -> str:
 
 
 def check_annotator(annotator: str, overlap: int) -> None:
-    """Refuse an annotator's name that is missing, too long or not printable.
+    """Reject an annotator's name that is missing, too long or not printable.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The progress of a session or campaign: its numbers, how well annotators agree, and why there is no row to label."""
+"""The progress of a session or campaign: its numbers, annotator agreement, and why there is no row to label."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Agreement:
     rows : int
         Rows with at least two answers.
     share : float
-        The mean over these rows of the share of pairs of annotators who agree.
+        The share of agreeing pairs of annotators, averaged over these rows.
     kappa : float, optional
         The same, corrected for chance; None if annotators would always agree by chance.
     kind : str
@@ -46,9 +46,9 @@ class Status:
     Parameters
     ----------
     n_logged, revealed, pool_rows : int
-        Rows of the log, those of them with a label, and rows of the pool.
+        Rows of the log, how many of them have a label, and rows of the pool.
     features : int
-        Columns that the method sees.
+        The method's input columns.
     classes : tuple
         The label values, the positive one last.
     label_budget : int, optional
@@ -56,7 +56,7 @@ class Status:
     labels, skipped : int
         Rows with a label, and rows that were skipped.
     round, round_rows, open_rows : int
-        The latest round, its number of rows, and how many of them are open; where several rounds are open, those of all of them.
+        The latest round, its number of rows, and how many of them are open; totals if several rounds are open.
     held : mapping
         Annotator → number of open rows they hold.
     answers : mapping
@@ -68,7 +68,7 @@ class Status:
     stopped : str
         Why nothing is left to ask; empty if there may be more to ask.
     method : str
-        The method, with the settings that are not the default.
+        The method, with its non-default settings.
     random_state : int
         Seed of all random numbers.
     intervals : str
@@ -80,9 +80,9 @@ class Status:
     open_rounds : int
         How many rounds are open; more than one if rows were chosen ahead.
     counted_rows : int
-        The rows that the intervals are about.
+        The number of rows that the intervals are about.
     spent, budget_cost : float, optional
-        What the labels so far cost, if the pool has prices, and what all may cost.
+        What the labels have cost so far, if the pool has prices, and what all may cost.
     """
 
     n_logged: int
@@ -113,7 +113,7 @@ class Status:
     budget_cost: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON, where the rows of the log are ``log_rows``."""
+        """Return everything as plain values for JSON; the log's rows are ``log_rows`` there."""
         values = {"log_rows" if name == "n_logged" else name: value for name, value in asdict(self).items()}
         return {**values, "held": dict(self.held), "answers": dict(self.answers)}
 
@@ -169,7 +169,7 @@ class Status:
 
 
 def round_rows(ledger: Ledger) -> int:
-    """Return how many rows the open rounds ask about; if none is open, the latest."""
+    """Return how many rows the open rounds ask about; those of the latest round if none is open."""
     return sum(int(plan.asked.size) for plan in ledger.plans[min(ledger.closed, len(ledger.plans) - 1) :])
 
 
@@ -222,7 +222,7 @@ def why_nothing(ledger: Ledger, annotator: str) -> str:
 
 
 def why_ahead(ledger: Ledger, round_: int) -> str:
-    """Return why rows of a round were chosen ahead, in words; empty if they were not, or if the rounds before are closed by now."""
+    """Return why rows of a round were chosen ahead; empty if they were not, or if earlier rounds are closed now."""
     before = [row for row in ledger.open_rows if ledger.round_of[row] < round_]
     base = ledger.bases[round_ - 1]
     if base == round_ - 1 or not before:
@@ -251,15 +251,16 @@ def agreement(responses: Collection[Mapping[str, int | None]], n_classes: int) -
     Parameters
     ----------
     responses : collection of mappings
-        For each row, annotator → class code; None is a skip and does not count.
+        For each row, annotator → class code; None, a skip, does not count.
     n_classes : int
-        How many classes there are.
+        The number of classes.
 
     Notes
     -----
-    With n_ij answers of class j among the m_i of row i, the row's share is P_i = Σ_j n_ij(n_ij − 1) / (m_i(m_i − 1)).
-    Fleiss: κ = (P̄ − P_e)/(1 − P_e) with P_e = Σ_j p_j² and p_j the share of class j in all answers; every row has the
-    same weight, whatever its m_i. Cohen: P_e = Σ_j p_j·q_j with p and q the two annotators' own shares.
+    With n_ij answers of class j among the m_i of row i, the row's share is P_i = Σ_j n_ij(n_ij − 1) /
+    (m_i(m_i − 1)). Fleiss: κ = (P̄ − P_e)/(1 − P_e) with P_e = Σ_j p_j² and p_j the share of class j in all
+    answers; every row has the same weight, whatever its m_i. Cohen: P_e = Σ_j p_j·q_j with p and q the two
+    annotators' own shares.
 
     Examples
     --------
@@ -281,6 +282,6 @@ def agreement(responses: Collection[Mapping[str, int | None]], n_classes: int) -
     else:
         shares = counts.sum(axis=0) / counts.sum()
         chance = float(shares @ shares)
-    # A chance of exactly 1 may be computed as slightly less.
+    # A chance agreement of exactly 1 may be computed as slightly less.
     kappa = None if chance > 1.0 - 1e-12 else round((share - chance) / (1.0 - chance), 12)
     return Agreement(len(answered), share, kappa, "Cohen" if len(names) == 2 else "Fleiss")

@@ -1,8 +1,9 @@
-"""What was fitted after a closed round, so that no other command fits it again.
+"""Fits of closed rounds, stored so that other commands need not repeat them.
 
-A campaign stores it beside its journal. It is a copy of what the journal gives, never the truth: its key is a digest of all that it depends on, and
-where the key differs, or where anything about it is wrong, the fit is made again. Anybody may have written it, as anybody may have written the labels.
-So it is read as model files are (``observal.journal.records``), and whoever uses it checks first that it fits the labels.
+A campaign stores them next to its journal, as a cache: the key is a digest of everything a fit depends on,
+and if the key differs or anything is invalid, the model is fitted again. Like labels, a stored fit may come
+from anybody. So it is read with the same checks as model files (``observal.journal.records``), and users of
+it first check that it matches the labels.
 """
 
 from __future__ import annotations
@@ -38,22 +39,22 @@ class NamedInterval(NamedTuple):
 
 
 class RoundChances(NamedTuple):
-    """What the classifier of a round says of a sample of the population."""
+    """A round's class probabilities on a sample of the population."""
 
     round: int
-    chances: Floats  # of single precision
+    chances: Floats  # in single precision
 
 
 class StoredFit(NamedTuple):
     """What is known after a closed round."""
 
     round: int
-    model: Any  # the record that the method's ``recall`` takes
-    intervals: tuple[NamedInterval, ...]  # for a single look; none if they were not computed
+    model: Any  # the record for the method's ``recall``
+    intervals: tuple[NamedInterval, ...]  # for a single look; empty if not computed
     chances: tuple[RoundChances, ...]  # of this round and of earlier ones that forecasts still need
 
-    def adds_to(self, other: StoredFit | None) -> bool:
-        """Return whether it has something that another one of the same round has not."""
+    def extends(self, other: StoredFit | None) -> bool:
+        """Return whether it contains something that another fit of the same round lacks."""
         return (
             other is None
             or (self.model is not None and other.model is None)
@@ -63,10 +64,11 @@ class StoredFit(NamedTuple):
 
 
 def fit_key(ledger: Ledger, k: int) -> str:
-    """Return a digest of all that the fit after a closed round depends on.
+    """Return a digest of everything that the fit after a closed round depends on.
 
-    That is data, settings and plans, by the digest of the journal entry that they end with; the labels, which may have been corrected since; and what
-    computes. Another processor may round differently, as it does whenever a campaign goes on elsewhere.
+    That is data, settings and plans, through the digest of the journal entry that completes them; the labels,
+    which may have been corrected since; and the software. Another processor may round differently, as
+    whenever a campaign moves.
     """
     labels = sorted((row, code) for row, code in ledger.labels.items() if ledger.round_of[row] <= k)
     inputs = [FORMAT, versions(), platform.system(), platform.machine(), k, ledger.model_digests[k], labels]
@@ -74,7 +76,7 @@ def fit_key(ledger: Ledger, k: int) -> str:
 
 
 def pack_fit(fit: StoredFit) -> bytes:
-    """Return a fit as bytes; a model that is not made of plain records is left out."""
+    """Return a fit as bytes, without its model if that is not made of plain records."""
     arrays: list[NDArray[Any]] = []
     try:
         document = encode(fit, arrays)
@@ -86,7 +88,7 @@ def pack_fit(fit: StoredFit) -> bytes:
 
 
 def unpack_fit(content: bytes) -> StoredFit | None:
-    """Return what ``pack_fit`` was given; None for anything else, whatever is wrong with it."""
+    """Return what ``pack_fit`` packed; None if anything is wrong with it."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as members:
             archive = Archive(members, len(content))
@@ -95,5 +97,5 @@ def unpack_fit(content: bytes) -> StoredFit | None:
             fit: StoredFit = reader.read(archive.json(_DOCUMENT, _LONGEST_DOCUMENT), (StoredFit,))
             reader.check_all_read()
             return fit
-    except Exception:  # it is only a copy
+    except Exception:  # it is only a cache
         return None

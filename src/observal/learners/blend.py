@@ -1,6 +1,6 @@
-"""A blend of learners of different kinds, weighted by how well each predicts labels that it has not seen.
+"""A blend of learners of different kinds, weighted by their out-of-fold performance.
 
-Everything is a function of the population, the labels and their weights: the same labels give the same model, whatever the path.
+The same population, labels and weights always give the same model, in whatever order the labels arrived.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.blend_settings import (
-    DROPPED,
     EM_STEPS,
     KERNEL_RIDGES,
     LEARNERS,
     LINEAR_RIDGES,
     LOGISTIC_RIDGES,
+    MIN_WEIGHT,
     PRIOR_LABELS,
     WIDTHS,
 )
@@ -60,8 +60,8 @@ ONE_CLASS = "constant"
 class BlendPredictions(NamedTuple):
     """A blend's predictions for rows.
 
-    The class code, the lead of its chance over that of the strongest rival, the chance that it is wrong, the weight of
-    the learners that predict another class, and the chance of each class.
+    The class code, its margin over the runner-up, the probability that it is wrong, the weight of the
+    learners that predict another class, and the probability of each class.
     """
 
     codes: Ints
@@ -73,12 +73,12 @@ class BlendPredictions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """A fitted blend: the chance of a class is the weighted mean of its learners' chances."""
+    """A fitted blend: class probabilities are the weighted mean of its learners'."""
 
     feature_map: FeatureMap = field(repr=False)
     names: tuple[str, ...]
-    members: tuple[Any, ...] = field(repr=False)  # the learners: from standardised rows to chances
-    theta: Floats  # their weights, which add up to 1
+    members: tuple[Any, ...] = field(repr=False)  # the learners: functions from standardised rows to probabilities
+    theta: Floats  # their weights, which sum to 1
     classes_: NDArray[Any] = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -91,12 +91,12 @@ class Blend:
 
     @property
     def n_features(self) -> int:
-        """Features of the rows."""
+        """The number of features."""
         return int(self.feature_map.mean.size)
 
     @property
     def fast(self) -> Blend:
-        """The blend without learners that are slow to predict; the blend itself if it has none, or no others."""
+        """The blend without slow learners; the blend itself if it has none, or only slow ones."""
         quick = [k for k, member in enumerate(self.members) if not (isinstance(member, FoldMean) and member.slow)]
         if len(quick) in (0, len(self.members)):
             return self
@@ -105,11 +105,11 @@ class Blend:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all labels were the same, so that it predicts the same for every row."""
+        """Whether all labels were the same, so that every prediction is."""
         return self.names == (ONE_CLASS,)
 
     def predict_proba(self, X: Features) -> Floats:
-        """Return the chance of each class."""
+        """Return class probabilities."""
         return self._in_blocks(X, self._chances)[0]
 
     def predict(self, X: Features) -> NDArray[Any]:
@@ -117,22 +117,23 @@ class Blend:
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def score(self, X: Features, y: ArrayLike) -> float:
-        """Return the share of rows predicted right."""
+        """Return the accuracy."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def judge(self, X: Features, odds: Odds = 1.0) -> BlendPredictions:
-        """Return its prediction for each row, and how much its learners differ; see ``judge_block``."""
-        return BlendPredictions(*self._in_blocks(X, partial(self.judge_block, odds=odds)))
+    def predict_details(self, X: Features, odds: Odds = 1.0) -> BlendPredictions:
+        """Return each row's prediction, and how much the learners disagree; see ``predict_block``."""
+        return BlendPredictions(*self._in_blocks(X, partial(self.predict_block, odds=odds)))
 
-    def judge_block(self, block: Matrix, odds: Odds = 1.0) -> BlendPredictions:
-        """Return its predictions for a block of rows that were checked.
+    def predict_block(self, block: Matrix, odds: Odds = 1.0) -> BlendPredictions:
+        """Return the predictions for a block of checked rows.
 
-        `odds` are those of ``shift_odds``, by which a threshold other than ½ becomes ½; the chance of being wrong does not change.
+        `odds` (see ``shift_odds``) moves a threshold other than ½ to ½; the probability of being wrong
+        ignores it.
         """
         Z = self.feature_map(block)
         parts = [clip_chances(member(Z)) for member in self.members]
         chances = np.tensordot(self.theta, parts, axes=1)
-        codes, margins = lead(shift_odds(chances, odds))
+        codes, margins = top_margin(shift_odds(chances, odds))
         dissent = np.array([shift_odds(part, odds).argmax(axis=1) != codes for part in parts], dtype=np.float64)
         right = chances.max(axis=1) if np.ndim(odds) == 0 and odds == 1.0 else chances[np.arange(codes.size), codes]
         return BlendPredictions(codes, margins, 1.0 - right, self.theta @ dissent, chances)
@@ -143,12 +144,12 @@ class Blend:
         return (np.asarray(mixed),)
 
     def _in_blocks(self, X: Features, function: Callable[[Matrix], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
-        """Return the columns that a function makes of rows, a block at a time and several at once."""
+        """Apply a function to blocks of rows, in parallel, and return the concatenated columns."""
         return rows_to_predict(X, self.n_features).collect(function)
 
 
-def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """Return what a function makes of each item, in their order; several run at once."""
+def map_in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """Apply a function to each item in parallel; results keep the order of the items."""
     tasks = list(items)
     workers = min(len(tasks), cores())
     if workers < 2:
@@ -158,11 +159,11 @@ def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any
 
 
 Odds = float | Floats
-"""A factor for the odds of the second of two classes, or for the chance of each of several."""
+"""A factor for the odds of the second of two classes, or one factor per class."""
 
 
 def shift_odds(chances: Floats, odds: Odds) -> Floats:
-    """Return chances with the odds of the second of two classes multiplied, or the chance of each class by its own factor.
+    """Return probabilities with the odds of the second of two classes, or each class, multiplied by a factor.
 
     Examples
     --------
@@ -180,13 +181,13 @@ def shift_odds(chances: Floats, odds: Odds) -> Floats:
     return np.asarray(np.column_stack([chances[:, 0], second]) / (chances[:, 0] + second)[:, None])
 
 
-def lead(chances: Floats) -> tuple[Ints, Floats]:
-    """Return the likeliest class of each row, and by how much it leads.
+def top_margin(chances: Floats) -> tuple[Ints, Floats]:
+    """Return the likeliest class of each row, and its margin over the runner-up.
 
     Examples
     --------
     >>> import numpy as np
-    >>> [part.round(2).tolist() for part in lead(np.array([[0.2, 0.7, 0.1]]))]
+    >>> [part.round(2).tolist() for part in top_margin(np.array([[0.2, 0.7, 0.1]]))]
     [[1], [0.5]]
     """
     best = chances.argmax(axis=1)
@@ -196,38 +197,41 @@ def lead(chances: Floats) -> tuple[Ints, Floats]:
     return best, np.asarray(ordered[:, -1] - ordered[:, -2])
 
 
-def mixture(likelihoods: Floats, weights: Floats) -> Floats:
-    """Return convex weights θ of learners: those with the largest Σ w·log(Σ θ·p) + (a/K)·Σ log θ, by EM from equal ones.
+def fit_mixture(likelihoods: Floats, weights: Floats) -> Floats:
+    """Return the convex weights θ of learners that maximise Σ w·log(Σ θ·p) + (a/K)·Σ log θ, by EM.
 
-    K is the number of learners. The second term counts as much as a labels that speak for all learners alike: with few
-    labels none of them is dropped for what may be chance.
+    K is the number of learners. The second term is a prior worth `a` labels towards equal weights: with few
+    labels no learner is dropped by chance.
 
-    `likelihoods` are p, the chance that each learner gave to each row's label, not having seen it; `weights` are what each row counts.
+    `likelihoods` are p, each learner's out-of-fold probability of each row's label; `weights` are those of
+    the rows.
 
     Examples
     --------
     >>> import numpy as np
     >>> few = np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.6]])
-    >>> mixture(few, np.ones(3)).round(2).tolist(), mixture(np.tile(few, (100, 1)), np.ones(300)).round(2).tolist()
+    >>> fit_mixture(few, np.ones(3)).round(2).tolist(), fit_mixture(np.tile(few, (100, 1)), np.ones(300)).round(2).tolist()
     ([0.56, 0.44], [0.88, 0.12])
     """
     n_learners = likelihoods.shape[1]
     theta, total = np.full(n_learners, 1.0 / n_learners), weights.sum() + PRIOR_LABELS
     for _ in range(EM_STEPS):
-        shares = likelihoods * theta
-        theta = (weights @ (shares / shares.sum(axis=1, keepdims=True)) + PRIOR_LABELS / n_learners) / total
+        responsibilities = likelihoods * theta
+        theta = (
+            weights @ (responsibilities / responsibilities.sum(axis=1, keepdims=True)) + PRIOR_LABELS / n_learners
+        ) / total
     return np.asarray(theta)
 
 
 class BlendChoices(NamedTuple):
-    """What was chosen from labels, to be kept while few more come in: each learner's weight and settings, by name."""
+    """What was tuned, to be reused until there are many more labels: each learner's weight and settings, by name."""
 
     theta: Mapping[str, float]
     tuned: Mapping[str, tuple[float, ...]]
 
 
 def check_choices(choices: BlendChoices, n_classes: int) -> None:
-    """Refuse choices that ``fit_blend`` cannot have made: a fit with them might not end.
+    """Reject choices that ``fit_blend`` cannot have made: fitting with them might never end.
 
     Examples
     --------
@@ -244,11 +248,11 @@ def check_choices(choices: BlendChoices, n_classes: int) -> None:
         "kernel": {(number, ridge) for number in range(2 * len(WIDTHS)) for ridge in KERNEL_RIDGES},
     }
     known = all(tuned in allowed.get(name, {()}) for name, tuned in choices.tuned.items())
-    shares = choices.theta.values()
+    member_weights = choices.theta.values()
     if (
         not known
         or choices.theta.keys() != choices.tuned.keys()
-        or not all(0.0 < share <= 1.0 + 1e-9 for share in shares)
+        or not all(0.0 < weight <= 1.0 + 1e-9 for weight in member_weights)
     ):
         raise InvalidInput(
             "The settings of a blend's learners are not among those that it chooses from; use an undamaged copy."
@@ -256,7 +260,7 @@ def check_choices(choices: BlendChoices, n_classes: int) -> None:
 
 
 class BlendFit(NamedTuple):
-    """A blend, its chances for the labelled rows out of fold, and what was chosen; nothing is while all labels are the same."""
+    """A blend, its out-of-fold probabilities, and what was tuned; None while all labels are the same."""
 
     blend: Blend
     out_of_fold: Floats
@@ -264,7 +268,7 @@ class BlendFit(NamedTuple):
 
 
 def check_learners(learners: object) -> None:
-    """Refuse anything but learners by name, or a name with a classifier, and "slow" if it is slow to predict.
+    """Reject anything but known learners and pairs of a new name and a classifier, optionally marked "slow".
 
     Examples
     --------
@@ -286,7 +290,7 @@ def check_learners(learners: object) -> None:
 
 
 def _is_named_classifier(item: object) -> bool:
-    """Return whether an item is a new name with a scikit-learn-compatible classifier, and perhaps "slow"."""
+    """Return whether an item is a new name with a scikit-learn-compatible classifier, optionally marked "slow"."""
     if not isinstance(item, tuple | list) or len(item) not in (2, 3):
         return False
     name, estimator, *speed = item
@@ -311,15 +315,16 @@ def fit_blend(
 ) -> BlendFit:
     """Fit the learners and blend them.
 
-    `X` are the labelled rows as they came, and `codes` positions in `classes`, some of which may have no label yet. Of `weights` only the
-    ratios count; rows that weigh nothing are left out. `learners` are names, or pairs of a name and a scikit-learn classifier, with "slow"
-    as a third if it is slow to predict; on sparse rows only the linear learner is used. `choices` are weights and settings to keep; without
-    them they are chosen. Rows of a group share a fold.
+    `X` are the labelled rows, unscaled, and `codes` index `classes`, some of which may have no label yet.
+    Only the ratios of `weights` matter; rows of weight 0 are dropped. `learners` are names, or pairs of a
+    name and a scikit-learn classifier, with "slow" as a third item if it is slow to predict. Sparse rows use
+    only the linear learner. `choices` are weights and settings to reuse; they are tuned if None. Rows of a
+    group share a fold.
     """
     used = np.flatnonzero(weights > 0.0) if (weights > 0.0).any() else np.arange(codes.size)
     out_of_fold = np.full((codes.size, classes.size), 1.0 / classes.size)
     if np.unique(codes[used]).size < 2:
-        return _one_class(population, codes[used], classes, out_of_fold)
+        return _constant_blend(population, codes[used], classes, out_of_fold)
     w = weights[used] if (weights > 0.0).any() else np.ones(used.size)
     labelled = LabelledRows(
         population.feature_map(X[used]),
@@ -330,23 +335,27 @@ def fit_blend(
     )
     fitters = _fitters(population, learners, choices)
     with one_thread():
-        fits = dict(zip(fitters, in_threads(lambda fit: fit(labelled), fitters.values()), strict=True))
+        fits = dict(zip(fitters, map_in_threads(lambda fit: fit(labelled), fitters.values()), strict=True))
     fitted = {name: fit for name, fit in fits.items() if fit is not None}
-    if not fitted:  # two labels of two classes, and trees alone
-        return _one_class(population, codes[used], classes, out_of_fold)
-    own = {name: clip_chances(fit.out_of_fold) for name, fit in fitted.items()}
-    theta = _weights(own, labelled) if choices is None or not choices.theta.keys() & own.keys() else choices.theta
-    names = tuple(name for name in own if theta.get(name, 0.0) > 0.0)
-    shares = np.array([theta[name] for name in names])
-    if abs(shares.sum() - 1.0) > 1e-12:  # weights that are kept stay the same to the last digit
-        shares = shares / shares.sum()
-    blend = Blend(population.feature_map, names, tuple(fitted[name].chances for name in names), shares, classes)
+    if not fitted:  # two labels of different classes, and only tree learners
+        return _constant_blend(population, codes[used], classes, out_of_fold)
+    member_chances = {name: clip_chances(fit.out_of_fold) for name, fit in fitted.items()}
+    theta = (
+        _weights(member_chances, labelled)
+        if choices is None or not choices.theta.keys() & member_chances.keys()
+        else choices.theta
+    )
+    names = tuple(name for name in member_chances if theta.get(name, 0.0) > 0.0)
+    member_weights = np.array([theta[name] for name in names])
+    if abs(member_weights.sum() - 1.0) > 1e-12:  # reused weights must stay bit-identical
+        member_weights = member_weights / member_weights.sum()
+    blend = Blend(population.feature_map, names, tuple(fitted[name].chances for name in names), member_weights, classes)
     unused = np.setdiff1d(np.arange(codes.size), used)
-    if unused.size:  # no fit has seen these
+    if unused.size:  # no fit has seen these, so the whole blend predicts them out of fold
         out_of_fold[unused] = blend.predict_proba(X[unused])
-    out_of_fold[used] = sum(share * own[name] for share, name in zip(shares, names, strict=True))
+    out_of_fold[used] = sum(weight * member_chances[name] for weight, name in zip(member_weights, names, strict=True))
     new_choices = BlendChoices(
-        dict(zip(names, shares.tolist(), strict=True)), {name: fitted[name].tuned for name in names}
+        dict(zip(names, member_weights.tolist(), strict=True)), {name: fitted[name].tuned for name in names}
     )
     return BlendFit(blend, out_of_fold, new_choices)
 
@@ -354,7 +363,7 @@ def fit_blend(
 def _fitters(
     population: Population, learners: Sequence[Any], choices: BlendChoices | None
 ) -> dict[str, Callable[[LabelledRows], Any]]:
-    """Return a function from labels to a fit for each learner that may have a weight."""
+    """Return a fit function for each learner that may get a weight."""
     if population.is_sparse:
         learners = ("linear",)
     items = [(item, None, False) if isinstance(item, str) else (item[0], item[1], len(item) > 2) for item in learners]
@@ -371,15 +380,15 @@ def _fitters(
 
 
 def _weights(out_of_fold: Mapping[str, Floats], labelled: LabelledRows) -> dict[str, float]:
-    """Return the weight of each learner that is worth its time."""
+    """Return each learner's weight, without learners that are not worth their time."""
     at = np.arange(labelled.codes.size), labelled.codes
-    theta = mixture(np.column_stack([chances[at] for chances in out_of_fold.values()]), labelled.weights)
+    theta = fit_mixture(np.column_stack([chances[at] for chances in out_of_fold.values()]), labelled.weights)
     weights = dict(zip(out_of_fold, theta.tolist(), strict=True))
-    return {name: weight for name, weight in weights.items() if weight >= DROPPED}
+    return {name: weight for name, weight in weights.items() if weight >= MIN_WEIGHT}
 
 
-def _one_class(population: Population, codes: Ints, classes: NDArray[Any], out_of_fold: Floats) -> BlendFit:
-    """Return a blend that predicts the same for every row: the likeliest label, or equal chances where there is none."""
+def _constant_blend(population: Population, codes: Ints, classes: NDArray[Any], out_of_fold: Floats) -> BlendFit:
+    """Return a blend that predicts the labels' class shares for every row; equal probabilities without labels."""
     shift = np.log(np.maximum(np.bincount(codes, minlength=classes.size), 1e-12) / max(1, codes.size))
     n_features = population.feature_map.mean.size
     constant = LinearChances(np.zeros((n_features, classes.size)), shift)

@@ -20,15 +20,17 @@ from observal.problem.rows import Features
 
 
 class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear, an additive and a kernel model, a forest and boosted trees, blended by how well each predicts labels it has not seen.
+    """A blend of a linear, an additive and a kernel model, a forest and boosted trees.
 
-    There is nothing to tune: every learner chooses its own settings on the labels. Meant for tens to thousands of labels.
+    Learners are weighted by their out-of-fold performance and tune themselves. Meant for tens to thousands of
+    labels.
 
     Parameters
     ----------
     learners : sequence
-        Some of "linear", "additive", "kernel", "forest", "boosted", "catboost" and "tabicl", or pairs of another name and a scikit-learn classifier with
-        ``predict_proba``, which gets standardised rows. Sparse rows have the linear learner only, whatever is named here.
+        Any of "linear", "additive", "kernel", "forest", "boosted", "catboost" and "tabicl", or pairs of
+        another name and a scikit-learn classifier with ``predict_proba``, which gets standardised rows.
+        Sparse rows always use the linear learner alone.
 
     Attributes
     ----------
@@ -37,19 +39,19 @@ class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     blend_ : Blend
         The fitted blend.
     weights_ : dict
-        From each learner's name to its weight; they add up to 1. Learners with hardly any weight are left out.
+        Each learner's weight, by name; they sum to 1. Learners with hardly any weight are dropped.
     out_of_fold_ : array of shape (rows, classes)
-        The chances of each row in `fit` by fits that have not seen its label. They are honest up to the weights, which
-        have.
+        Out-of-fold probabilities of the training rows. Only the blend's weights have seen their labels.
     n_features_in_ : int
         Features seen in `fit`.
 
     Notes
     -----
-    The linear learner is logistic regression, fitted again near its boundary, or ridge regression onto three classes or
-    more; the additive learner gives each feature a bent line; the kernel learner is ridge regression on a Gaussian kernel with 200 landmarks; the forest has 100 extremely
-    randomised trees; the boosted trees are LightGBM's. All fits have fixed seeds and one thread each, and learners are
-    fitted side by side: the same rows give the same model.
+    The linear learner is logistic regression, refitted near its boundary, or ridge regression for three
+    classes or more. The additive learner is piecewise linear in each feature. The kernel learner is ridge
+    regression on a Gaussian kernel with 200 landmarks. The forest has 100 extremely randomised trees. The
+    boosted trees are LightGBM's. Learners are fitted in parallel, each with a fixed seed and one thread, so
+    the same rows give the same model.
 
     Examples
     --------
@@ -80,11 +82,11 @@ class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array or sparse matrix of shape (rows, features)
             Finite.
         y : array of shape (rows,)
-            Two classes or more of any kind; with one, that one is always predicted.
+            Two classes or more of any type; with one, that one is always predicted.
         sample_weight : array of shape (rows,), optional
-            What each row counts; the same by default. Rows that count nothing are left out.
+            The weight of each row; equal by default. Rows of weight 0 are dropped.
         population : array or sparse matrix of shape (any, features), optional
-            Rows, labelled or not, from which scales, ranks and landmarks are read; `X` by default.
+            Rows, labelled or not, from which scales, ranks and landmarks are computed; `X` by default.
         """
         check_learners(self.learners)
         rows, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
@@ -101,7 +103,7 @@ class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Features) -> Floats:
-        """Return the chance of each class."""
+        """Return class probabilities."""
         check_is_fitted(self)
         return self.blend_.predict_proba(validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False))
 

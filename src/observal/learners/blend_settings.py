@@ -1,68 +1,69 @@
-"""Every constant of the blend, with its reason. They were settled on tables that no result in the docs is about."""
+"""Every constant of the blend, with its reason. They were chosen on tables that no published result uses."""
 
 from __future__ import annotations
 
 LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
-"""Learners, one of each kind; every one of them is the best on some tables, and none on all."""
+"""One learner of each kind; each is the best on some tables, and none on all."""
 
 EXTRA_LEARNERS = ("catboost", "tabicl")
-"""Learners by name that are used only where they are asked for; each is the name of its package."""
+"""Learners used only if asked for; each is named after its package."""
 
 # -- the population
 POPULATION_ROWS = 20_000
-"""Rows from which ranks are read: more do not move a quantile by a hundredth of its share."""
+"""Rows used to estimate ranks: more do not move a quantile by a hundredth of its share."""
 POPULATION_NUMBERS = 20_000_000
-"""Numbers that such a sample holds at most; with very many features it has fewer rows."""
+"""The most numbers that this sample may hold; with very many features it has fewer rows."""
 TYPICAL_ROWS = 2000
-"""Rows from whose distances to the boundary a linear fit reads the typical one."""
-KNOTS = 128
-"""Points of the map from a feature to normal scores, equally far apart in the scores: straight between them."""
+"""Rows used to estimate the typical distance from a linear fit's boundary."""
+SCORE_KNOTS = 128
+"""Knots of the piecewise linear map from a feature to normal scores, equally spaced in the scores."""
 KERNEL_LIMIT = 5.0
-"""Standard deviations at which values are cut for the kernel: beyond, a row would be far from every other."""
+"""Standard deviations at which the kernel clips values: beyond, a row would be far from every other."""
 
 # -- the kernel
 LANDMARKS = 200
-"""Rows of the population that the kernel compares with: 150 were as good, 600 worse with a few hundred labels."""
+"""Landmarks of the kernel: 150 were as good, 600 worse with a few hundred labels."""
 WIDTHS = (0.1, 0.3, 1.0, 3.0)
-"""Kernel widths to choose from: γ times the number of features."""
+"""Candidate kernel widths: γ times the number of features."""
 KERNEL_RIDGES = tuple(10.0 ** (half / 2.0) for half in range(-4, 3))
-"""Ridges to choose from, 0.01 to 10."""
-RANK_LOST = 1e-6
-"""Directions of the landmarks' kernel with less than this share of the largest eigenvalue are rounding."""
+"""Candidate ridges, 0.01 to 10."""
+MIN_EIGENVALUE_SHARE = 1e-6
+"""Eigenvalues of the landmarks' kernel below this share of the largest are rounding errors."""
 CONSTANT = 3.0
-"""The column of the intercept: large, so that the ridge hardly shrinks it."""
-LEAST_LEFT = 0.01
-"""Floor for 1 − leverage where a row is left out: one that determines the fit alone is not moved to infinity."""
+"""The intercept column: large, so that the ridge hardly shrinks it."""
+MIN_REMAINDER = 0.01
+"""Floor for 1 − leverage when a row is left out: a row that alone determines the fit must not move to infinity."""
 
 # -- the linear learner
 LOGISTIC_RIDGES = tuple(10.0**power for power in range(-4, 1))
-"""Ridges for two classes, to choose from."""
+"""Candidate ridges for two classes."""
 LINEAR_RIDGES = tuple(10.0 ** (half / 2.0) for half in range(-4, 7))
-"""Ridges for more than two classes and for the additive learner, to choose from."""
+"""Candidate ridges for more than two classes and for the additive learner."""
 SLOPES = tuple(10.0 ** (tenth / 10.0) for tenth in range(-15, 6))
-"""Factors that turn margins into log odds, to choose from: fits near the boundary are too sure far from it."""
+"""Candidate factors from margins to log-odds: fits near the boundary are overconfident far from it."""
 
 # -- the additive learner
-BENDS = 7
-"""Quantiles at which a feature's line may bend."""
-LEAST_VALUES = 6
-"""Distinct values that a feature needs to be curved: with fewer, a straight line says nearly as much."""
-MOST_CURVED = 60
-"""Features that are curved, the first ones: more columns would take more time than they are worth."""
-CURVE = 2.0
-"""The height of a bend's column, so that the ridge shrinks bends about as much as slopes."""
+CURVE_KNOTS = 7
+"""Quantiles used as knots for a feature's piecewise linear curve."""
+MIN_VALUES = 6
+"""Distinct values a feature needs for a curve: with fewer, a straight line does nearly as well."""
+MAX_CURVED = 60
+"""The most features that get a curve, the first ones: more would cost more time than they are worth."""
+KNOT_SCALE = 2.0
+"""Scale of a knot's column, so that the ridge shrinks knots about as much as slopes."""
 
 # -- the trees
 TREES_PER_FOLD = 25
-"""Trees of the forest in each fold: 100 in all."""
+"""Forest trees per fold: 100 in all."""
 BOOSTED_ROUNDS = 100
-"""Boosting rounds of each fit."""
+"""Boosting rounds per fit."""
 BOOSTED = {"learning_rate": 0.05, "num_leaves": 15, "max_bin": 63, "min_data_in_leaf": 5, "lambda_l2": 1.0}
-"""LightGBM's settings: slow steps and small trees for a few hundred labels; 63 bins take half the time of 255. Leaves of 20
-rows, its default, are too coarse for few labels."""
+"""LightGBM's settings: slow steps and small trees for a few hundred labels; 63 bins take half the time of 255.
+Leaves of 20 rows, its default, are too coarse for few labels."""
 CATEGORIES = {"min_data_per_group": 5, "cat_smooth": 2.0, "cat_l2": 10.0}
-"""LightGBM's settings for categories: its defaults need 100 rows of a group of levels and 10 of a level, which few labels do not have. A
-smoothing of 1 trusts single labels too much; with 5 and more, levels with fewer labels than that are lost."""
+"""LightGBM's settings for categories: its defaults need 100 rows per group of levels and 10 per level, more than
+few labels offer. A smoothing of 1 trusts single labels too much; 5 or more loses levels with fewer labels than
+that."""
 CATBOOST = {
     "iterations": 200,
     "learning_rate": 0.06,
@@ -71,22 +72,25 @@ CATBOOST = {
     "verbose": False,
     "allow_writing_files": False,
 }
-"""CatBoost's settings: its defaults, but fewer and smaller trees; a thousand of depth 6 take five times as long."""
+"""CatBoost's settings: its defaults with fewer and smaller trees; a thousand of depth 6 take five times as long."""
 TABICL = {"n_estimators": 8, "n_jobs": 1, "random_state": 0}
-"""TabICL's settings: its own number of passes, on one thread."""
+"""TabICL's settings: its default number of passes, on one thread."""
 SHORTLIST = 1000
-"""Pool rows that learners slow to predict look at in a round: those with the smallest leads of the others, ten times as many as a large batch takes."""
+"""Pool rows per round that slow learners predict: those with the smallest margins of the other learners, ten times as
+many as a large batch takes."""
 SHARPNESSES = tuple(10.0 ** (step / 20.0) for step in range(-16, 11))
-"""Powers that make the trees' chances as sure as they should be, to choose from."""
+"""Candidate exponents that calibrate the trees' confidence."""
 
 # -- the blend
-LEAST_CHANCE = 1e-3
-"""Floor for the chance that a learner gives a class: one sure mistake would cost it all its weight."""
-DROPPED = 0.05
-"""Weight below which a learner is left out: such learners take time and hardly change a decision (0.003 ± 0.004 points of error)."""
+MIN_CHANCE = 1e-3
+"""Floor for a learner's class probabilities: one confident mistake would cost it all its weight."""
+MIN_WEIGHT = 0.05
+"""Weight below which a learner is dropped: it takes time and hardly changes a decision (0.003 ± 0.004 points of
+error)."""
 PRIOR_LABELS = 6.0
-"""Strength of the prior towards equal weights, in labels: 3 to 12 were as good, 0 worse by 0.1 points in the first rounds."""
+"""Strength of the prior towards equal weights, in labels: 3 to 12 were as good, 0 was worse by 0.1 points in the
+first rounds."""
 EM_STEPS = 100
-"""Steps to the weights; the likelihood is concave in them."""
+"""EM steps to the weights; the likelihood is concave in them."""
 TUNING_ROWS = 2000
-"""Labelled rows that settings are chosen on; the fits see all."""
+"""Labelled rows used for tuning; the fits use all."""

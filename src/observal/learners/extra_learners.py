@@ -1,4 +1,4 @@
-"""Learners by name that the blend has only if it is asked for them, each from a package of its own: CatBoost and TabICL."""
+"""Optional learners, each from a package of its own: CatBoost and TabICL."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.blend_settings import CATBOOST, EXTRA_LEARNERS, TABICL
 from observal.learners.labelled import LabelledRows, LearnerFit
-from observal.learners.tree_learners import NEVER, TreeChances, fit_estimator, join_folds, weights_of
+from observal.learners.tree_learners import NEVER, TreeChances, fit_estimator, join_folds, select_weights
 
 if TYPE_CHECKING:
     from observal.learners.population import Population
 
 WEIGHTS_VARIABLE = "OBSERVAL_TABICL"
-"""The environment variable that names the file with TabICL's weights. No file of ours names it: opening such a file may run code from it, so only the
-person at this machine may choose it."""
+"""The environment variable with the path of TabICL's weights. Loading such a file may run code from it, so the path
+is never read from a file, only from the person at this machine."""
 
 
 def require_learners(learners: Sequence[Any]) -> None:
-    """Refuse learners by name whose package or weights are not on this machine.
+    """Reject named learners whose package or weights are not installed.
 
     Examples
     --------
@@ -46,18 +46,18 @@ def require_learners(learners: Sequence[Any]) -> None:
 
 
 def fit_catboost(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit | None:
-    """Fit CatBoost; None where no fold leaves two classes. Its trees become plain arrays, as LightGBM's do."""
+    """Fit CatBoost and convert its trees to plain arrays; None if no fold leaves two classes."""
     require_learners(("catboost",))
     from catboost import CatBoostClassifier
 
     rows, parts = np.asarray(labelled.rows, dtype=np.float32), {}
     for fold, train, _ in labelled.splits():
-        if not np.ptp(rows[train], axis=0).any():  # CatBoost refuses features of one value
+        if not np.ptp(rows[train], axis=0).any():  # CatBoost rejects constant features
             continue
         classes, own = np.unique(labelled.codes[train], return_inverse=True)
         loss = "MultiClass" if classes.size > 2 else "Logloss"
         model = CatBoostClassifier(**CATBOOST, loss_function=loss, random_seed=fold)
-        model.fit(rows[train], own, sample_weight=weights_of(labelled, train))
+        model.fit(rows[train], own, sample_weight=select_weights(labelled, train))
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.json")
             model.save_model(path, format="json")
@@ -67,13 +67,13 @@ def fit_catboost(population: Population, labelled: LabelledRows, tuned: tuple[fl
 
 
 def from_catboost(content: dict[str, Any], classes: Ints, n_classes: int, n_features: int) -> TreeChances:
-    """Return what CatBoost wrote about its trees as arrays.
+    """Convert CatBoost's JSON model to arrays.
 
-    All nodes of a level ask the same question, and the answers are the bits of the leaf's number, the first question being the lowest bit. Asking the last
-    question first puts the leaves in their order.
+    All nodes of a level test the same split, and the outcomes are the bits of the leaf index, the first split
+    being the lowest bit. Testing the last split first puts the leaves in order.
 
-    `content` is the model as JSON, with numeric features. `classes` are the codes that it has seen; a model of two has one value at each
-    leaf.
+    `content` is the model as JSON, with numeric features. `classes` are the codes it was trained on; a binary
+    model has one value per leaf.
     """
     trees = content["oblivious_trees"]
     width = 1 if classes.size == 2 else n_classes
@@ -113,7 +113,7 @@ def from_catboost(content: dict[str, Any], classes: Ints, n_classes: int, n_feat
 
 
 def fit_tabicl(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit | None:
-    """Show the labels to TabICL, which predicts from them without a fit; its weights are never downloaded."""
+    """Give the labels to TabICL, which predicts from them without a fit; its weights are never downloaded."""
     require_learners(("tabicl",))
     from tabicl import TabICLClassifier
 

@@ -17,32 +17,32 @@ from observal.problem.rows import Matrix, Rows, Sparse, as_rows, is_sparse, to_d
 Expansion = Literal["linear", "splines", "fourier"]
 N_FOURIER = 200
 N_KNOTS = 5
-ROWS_FOR_KNOTS = 50_000  # more rows than this do not move a quantile
-OUTLIER_REACH = 3.0  # widths of the middle 99.8 % of a feature, beyond which values are cut
-LARGEST_VALUE = 1e100  # values beyond are cut: the sum of their squares would not be a number
+ROWS_FOR_KNOTS = 50_000  # more rows would not move a quantile
+OUTLIER_REACH = 3.0  # values are clipped this many widths of the central 99.8 % of a feature beyond it
+LARGEST_VALUE = 1e100  # larger values are clipped: their sum of squares would overflow
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
-    """Features standardised on given rows and, where asked for, expanded.
+    """Features standardised on given rows and optionally expanded.
 
-    "linear" leaves them at that; "splines" gives each feature a cubic spline with knots at its quantiles; "fourier" adds
-    random cosines that approximate a Gaussian kernel. Both keep the linear features. Sparse rows are scaled but not
-    centred, and cannot be expanded.
+    "linear" only standardises; "splines" gives each feature a cubic spline with knots at its quantiles;
+    "fourier" adds random cosines that approximate a Gaussian kernel. Both keep the linear features. Sparse
+    rows are scaled but not centred, and cannot be expanded.
 
-    Outliers are cut: values further outside the middle 99.8 % of a feature than three times its width. A few sensor glitches would
-    otherwise set the scale for all rows, and be asked about first.
+    Outliers are clipped: values further outside the central 99.8 % of a feature than three times its width.
+    Otherwise a few sensor glitches would set the scale for all rows, and be asked about first.
     """
 
-    mean: Floats  # mean and scale are of the features, outliers cut, on the rows it was made for
+    mean: Floats  # mean and scale of the clipped features, on the rows that the map was made for
     scale: Floats
-    low: Floats  # where a feature is cut
+    low: Floats  # where each feature is clipped
     high: Floats
     transformers: tuple[Any, ...] = ()  # scikit-learn transformers of the standardised features
 
     @classmethod
     def of(cls, *parts: Matrix | Rows, expansion: Expansion = "linear", random_state: int = 0) -> Self:
-        """Make a map for blocks of rows, such as log and pool, taken together.
+        """Build a map from blocks of rows, such as log and pool, taken together.
 
         Examples
         --------
@@ -96,7 +96,7 @@ class FeatureMap:
     def __call__(self, X: Matrix) -> Matrix: ...
 
     def __call__(self, X: Matrix) -> Matrix:
-        """Return the rows as the linear model sees them."""
+        """Return the rows as inputs of the linear model."""
         if is_sparse(X):
             return _sparse(X).multiply(1.0 / self.scale).tocsr()
         standard = np.clip(np.asarray(X, dtype=np.float64), self.low, self.high)
@@ -104,12 +104,12 @@ class FeatureMap:
         standard /= self.scale
         if not self.transformers:
             return standard
-        if standard.shape[0] == 0:  # scikit-learn transforms no fewer than one row
+        if standard.shape[0] == 0:  # scikit-learn rejects empty input
             return self(self.mean[None, :])[:0]
         return np.hstack([standard, *(transformer.transform(standard) for transformer in self.transformers)])
 
     def mapped(self, function: Callable[[Any], Floats], X: Matrix | Rows) -> Floats:
-        """Return what a function makes of rows as the linear model sees them, a block at a time: no copy of all is made."""
+        """Apply a function to the linear model's inputs, one block at a time to save memory."""
         return as_rows(X).collect(partial(_of_block, self, function))[0]
 
 
@@ -118,7 +118,7 @@ def _of_block(feature_map: FeatureMap, function: Callable[[Matrix], Floats], blo
 
 
 def _sparse(block: Matrix) -> Sparse:
-    """Return the rows as a csr_array, with huge values cut."""
+    """Return the rows as a csr_array, with huge values clipped."""
     from scipy.sparse import csr_array
 
     rows = csr_array(block)
@@ -130,7 +130,7 @@ def _sparse(block: Matrix) -> Sparse:
 
 
 def _moments(blocks: Sequence[Rows], low: Floats, high: Floats, middle: Floats) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation of cut features in one pass; sums around the median do not cancel."""
+    """Return mean and standard deviation of clipped features in one pass, centred at the median for accuracy."""
     count, total, squares = 0, np.zeros(middle.size), np.zeros(middle.size)
     for block in blocks:
         for size, sums, sums_of_squares in block.map(partial(_sums, low=low, high=high, middle=middle)):

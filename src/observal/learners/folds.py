@@ -1,18 +1,18 @@
 """Folds for cross-validation.
 
-There are five ways to build folds, and each is part of results that must not change: a replayed campaign fits the same models. All but the
-last spread every class evenly over the folds.
+There are five ways to build folds, and each is part of results that must not change: a replayed campaign fits
+the same models. All but the last are stratified by class.
 
 - ``random_folds`` for a single choice by cross-validation: a ridge, or the error of a plain classifier.
-- ``spread_folds`` for the blend, which keeps the fit of each fold. The first fold of a class is drawn, so that the odd rows of many small
-  classes do not all go into fold 0.
-- ``dealt_folds`` for intervals and thresholds, which have more folds than some classes have rows: dealing goes on from one class to
-  the next. Nothing is drawn, because estimates from the same labels must agree.
+- ``spread_folds`` for the blend, which keeps the fit of each fold. Each class starts at a random fold, so
+  that the leftover rows of many small classes do not all land in fold 0.
+- ``dealt_folds`` for intervals and thresholds, which have more folds than some classes have rows: each class
+  continues where the last one ended. Nothing is random, because estimates from the same labels must agree.
 - ``sklearn_folds`` where scikit-learn does the cross-validation.
-- ``plain_folds`` for the intervals of AutoVC. If every fold has the classes in the proportions of all labels, a fit knows those of the
-  rows that it is judged on, and the estimate is too low where little can be learned.
+- ``plain_folds`` for AutoVC's intervals. With stratified folds, a fit knows the class proportions of its
+  held-out rows, and the estimated error is too low where little can be learned.
 
-Rows of a group share a fold, but for scikit-learn's: ``keep_together`` gives folds to groups instead of rows.
+Except in scikit-learn's folds, rows of a group share a fold: ``keep_together`` assigns folds to groups.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ import numpy as np
 from observal.checks import Ints
 
 COARSE_FOLDS = 4
-"""The blend's own folds: more cost time and gained nothing. Intervals also use fits without a quarter of the
-labels to see what more labels are worth."""
+"""Folds of the blend itself: more took time and gained nothing. Intervals also use these fits, which leave out a
+quarter of the labels, to estimate what more labels are worth."""
 INTERVAL_FOLDS = 7
-"""Folds for refitting blends and committees for intervals. With four, estimates are half a point too high at 150 labels. Ten take half as long again and cover
-no more often: 284 of 300 campaigns of five hard kinds, against 291 with seven and 289 with six."""
+"""Folds for refitting blends and committees for intervals. With four, estimates are half a point too high at 150
+labels. Ten take half as long again and cover no more often: 284 of 300 campaigns of five hard kinds, against
+291 with
+seven and 289 with six."""
 FINE_FOLDS = 30
-"""Folds for fits that cost little, and for thresholds: without a thirtieth of the labels they are close to those of all; 60 take
-twice the time."""
+"""Folds for cheap fits and for thresholds: leaving out a thirtieth of the labels hardly changes a fit; 60 take twice
+the time."""
 
 
 def random_ranks(codes: Ints, rng: np.random.Generator) -> Ints:
-    """Return each row's place within its class, in random order.
+    """Return each row's position in a random order of its class.
 
     Examples
     --------
@@ -51,7 +53,7 @@ def random_ranks(codes: Ints, rng: np.random.Generator) -> Ints:
 
 
 def keep_together(codes: Ints, groups: Ints, folds_of: Callable[[Ints], Ints]) -> Ints:
-    """Return a fold for each row, the same for the rows of a group; a group counts as of the class of its first row.
+    """Return a fold for each row, the same within a group; a group has the class of its first row.
 
     Examples
     --------
@@ -64,7 +66,7 @@ def keep_together(codes: Ints, groups: Ints, folds_of: Callable[[Ints], Ints]) -
 
 
 def random_folds(codes: Ints, n_folds: int, rng: np.random.Generator, groups: Ints | None = None) -> Ints:
-    """Return a fold for each row; each class begins with fold 0, in random order.
+    """Return a fold for each row, stratified and shuffled; each class starts at fold 0.
 
     Examples
     --------
@@ -78,7 +80,7 @@ def random_folds(codes: Ints, n_folds: int, rng: np.random.Generator, groups: In
 
 
 def spread_folds(codes: Ints, n_folds: int, seed: int = 0, groups: Ints | None = None) -> Ints:
-    """Return a fold for each row; which fold a class begins with is drawn.
+    """Return a fold for each row, stratified and shuffled; each class starts at a random fold.
 
     Examples
     --------
@@ -96,7 +98,7 @@ def spread_folds(codes: Ints, n_folds: int, seed: int = 0, groups: Ints | None =
 
 
 def dealt_folds(codes: Ints, n_folds: int, groups: Ints | None = None) -> Ints:
-    """Return a fold for each row: not random, and dealt on across classes, so that many folds of few rows stay even.
+    """Return a fold for each row, stratified but not random; each class starts where the last one ended.
 
     Examples
     --------
@@ -112,7 +114,7 @@ def dealt_folds(codes: Ints, n_folds: int, groups: Ints | None = None) -> Ints:
 
 
 def plain_folds(size: int, n_folds: int, groups: Ints | None = None) -> Ints:
-    """Return a fold for each row, whatever its class; the same for as many rows.
+    """Return a fold for each row, regardless of class; it depends only on the number of rows.
 
     Examples
     --------
@@ -133,6 +135,6 @@ def sklearn_folds(n_folds: int, seed: int) -> Any:
     >>> sklearn_folds(3, seed=0).get_n_splits()
     3
     """
-    from sklearn.model_selection import StratifiedKFold  # slow to import
+    from sklearn.model_selection import StratifiedKFold  # lazy: slow to import
 
     return StratifiedKFold(n_folds, shuffle=True, random_state=seed)

@@ -1,4 +1,4 @@
-"""What every learner of the blend takes and returns: labelled rows, and chances calibrated on labels out of fold."""
+"""What every learner of the blend takes and returns: labelled rows, and calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.learners.blend_settings import LEAST_CHANCE, SHARPNESSES, TUNING_ROWS
+from observal.learners.blend_settings import MIN_CHANCE, SHARPNESSES, TUNING_ROWS
 from observal.problem.rows import Matrix, to_dense
 
 
 class LabelledRows(NamedTuple):
-    """Labelled rows as learners see them.
+    """Labelled rows as learners get them.
 
-    `rows` are standardised; `codes` from 0 to `n_classes` − 1; `weights` above 0 with mean 1; `folds` says which fits leave
-    a row out.
+    `rows` are standardised; `codes` run from 0 to `n_classes` − 1; `weights` are positive with mean 1;
+    `folds` holds each row's fold.
     """
 
     rows: Matrix
@@ -30,28 +30,28 @@ class LabelledRows(NamedTuple):
         """The rows as an array; only the linear learner is given sparse rows."""
         return to_dense(self.rows)
 
-    def some(self) -> LabelledRows:
-        """Return at most as many rows as a choice between settings needs, evenly spread."""
-        return self.taken(slice(None, None, 1 + (self.codes.size - 1) // TUNING_ROWS))
+    def subsample(self) -> LabelledRows:
+        """Return an evenly spaced subset that is large enough for tuning."""
+        return self.select(slice(None, None, 1 + (self.codes.size - 1) // TUNING_ROWS))
 
-    def taken(self, which: slice | Ints | Bools) -> LabelledRows:
+    def select(self, which: slice | Ints | Bools) -> LabelledRows:
         """Return some of the rows."""
         return LabelledRows(self.rows[which], self.codes[which], self.weights[which], self.n_classes, self.folds[which])
 
     def splits(self) -> Iterator[tuple[int, Bools, Bools]]:
-        """Yield the number of each fold that leaves two classes or more, the rows to fit on, and those held out."""
+        """Yield the number, training rows and held-out rows of each fold that leaves two classes or more."""
         for fold in np.unique(self.folds):
             test = self.folds == fold
             if np.unique(self.codes[~test]).size > 1:
                 yield int(fold), ~test, test
 
-    def undecided(self) -> Floats:
-        """Return equal chances of all classes for each row."""
+    def uniform_chances(self) -> Floats:
+        """Return equal class probabilities for each row."""
         return np.full((self.codes.size, self.n_classes), 1.0 / self.n_classes)
 
 
 class LearnerFit(NamedTuple):
-    """A learner's fit: a function from standardised rows to chances, chances out of fold, its settings."""
+    """A fitted learner: a function from standardised rows to probabilities, out-of-fold probabilities, settings."""
 
     chances: Any
     out_of_fold: Floats
@@ -59,7 +59,7 @@ class LearnerFit(NamedTuple):
 
 
 def targets(codes: Ints, n_classes: int) -> Floats:
-    """Return the classes as numbers around 0.
+    """Return centred one-hot class targets.
 
     Examples
     --------
@@ -70,13 +70,13 @@ def targets(codes: Ints, n_classes: int) -> Floats:
     return np.asarray(np.eye(n_classes)[codes] - 1.0 / n_classes)
 
 
-# -- chances ----------------------------------------------------------------------------------------------------
+# -- probabilities -----------------------------------------------------------------------------------------------
 
 
 def clip_chances(chances: Floats) -> Floats:
-    """Return chances none of which is nearly 0, adding up to 1.
+    """Return probabilities with a floor, summing to 1.
 
-    A learner from somebody else's file may say anything; even then they are numbers.
+    The result is finite for any input: a learner loaded from a file may return anything.
 
     Examples
     --------
@@ -84,12 +84,12 @@ def clip_chances(chances: Floats) -> Floats:
     >>> clip_chances(np.array([[0.0, 1.0], [np.nan, np.inf]])).round(4).tolist()
     [[0.001, 0.999], [0.0, 1.0]]
     """
-    chances = np.fmin(np.fmax(chances, LEAST_CHANCE), 1e100)
+    chances = np.fmin(np.fmax(chances, MIN_CHANCE), 1e100)
     return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
 
 def sharpen(chances: Floats, sharpness: float) -> Floats:
-    """Return chances surer than these, where `sharpness` is above 1, or less sure: in proportion to their powers.
+    """Return probabilities raised to a power and normalised: above 1 they become more confident.
 
     Examples
     --------
@@ -101,9 +101,9 @@ def sharpen(chances: Floats, sharpness: float) -> Floats:
 
 
 def best_sharpness(chances: Floats, codes: Ints, weights: Floats) -> float:
-    """Return the sharpness with the least weighted log loss plus log(sharpness)²: few labels hardly move it from 1.
+    """Return the sharpness with the smallest weighted log loss plus log(sharpness)², a penalty for leaving 1.
 
-    `chances` are out of fold, and `weights` have mean 1.
+    `chances` are out-of-fold, and `weights` have mean 1.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def best_sharpness(chances: Floats, codes: Ints, weights: Floats) -> float:
 
 
 def softmax(scores: Floats, axis: int = 1) -> Floats:
-    """Return chances that are in proportion to the exponentials of scores.
+    """Return the softmax of scores.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def softmax(scores: Floats, axis: int = 1) -> Floats:
 
 
 def calibrate(scores: Floats, codes: Ints, weights: Floats) -> tuple[float, Floats]:
-    """Return slope a and shifts b with the least weighted log loss of softmax(a·scores + b).
+    """Return the slope a and shifts b that minimise the weighted log loss of softmax(a·scores + b).
 
     Examples
     --------

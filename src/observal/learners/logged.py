@@ -24,7 +24,7 @@ from observal.problem.labels import distinct_labels, encode_labels, missing_mask
 from observal.problem.rows import Features, Matrix
 
 _CONFIDENCE_LOST = 0.05  # δ of the automatic log term
-_PENALTY_SHARE = 0.1  # the automatic λ over the log term; the class's Notes say why it is not 4
+_PENALTY_SHARE = 0.1  # automatic λ divided by the log term; the class's Notes say why it is not 4
 
 
 def _is_logistic(estimator: LoggedClassifier) -> bool:
@@ -34,34 +34,34 @@ def _is_logistic(estimator: LoggedClassifier) -> bool:
 
 
 class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""A linear classifier from labels that an old policy chose to reveal, corrected for that choice.
+    r"""A linear classifier fitted on selectively revealed labels, corrected by importance weights.
 
     With m rows in the log, revealed or not, the fit minimises
 
     ``(1/m)·Σ a_i·φ(y_i·(x_i·w + b)) + sqrt(λ/m · V̂) + ridge/2·|w|²``,  a_i = Z_i·1{1/Q0(x_i) ≤ M}/Q0(x_i),
 
-    where Z_i tells whether the label was revealed, M is the clip, and V̂ is the second moment (1/m)·Σ (a_i·φ_i)² of the
-    weighted losses, or their variance, or 0. Rows without a label count through m and through the clip.
+    where Z_i says whether the label was revealed, M is the clip, and V̂ is the second moment (1/m)·Σ (a_i·φ_i)²
+    of the weighted losses, or their variance, or 0. Rows without a label enter through m and the clip.
 
     Parameters
     ----------
     loss : {"logistic", "squared"}
         φ(z) = log(1 + exp(−z)) or (1 − z)².
     regulariser : {"second_moment", "variance", None}
-        The second moment is the paper's, and keeps the problem convex. The variance is counterfactual risk minimisation,
-        or sample variance penalisation; the descent then starts from the second moment's solution and ends in a
-        stationary point.
+        The second moment is the paper's and keeps the problem convex. The variance gives counterfactual risk
+        minimisation (sample variance penalisation): the descent then starts from the second moment's solution
+        and ends in a stationary point.
     penalty : "auto" or float
-        λ. "auto" is 0.1·`log_term`, a practical value. The paper's 4·log(\|H\|/δ) is for losses within [0, 1]; a
-        surrogate loss has no such bound, so that a few heavy rows on the wrong side can pull the whole fit (see Notes).
+        λ. "auto" is 0.1·`log_term`, a practical value. The paper's 4·log(\|H\|/δ) is for losses within [0,
+        1]; a surrogate loss is unbounded, so a few heavy misclassified rows can dominate the fit (see Notes).
     clip : "auto", None or float
-        M. "auto" is the paper's M0 = inf{M ≥ 1 : 2·M·log(\|H\|/δ)/m ≥ P(1/Q0 > M)}, over the propensities of all rows.
-        None clips nothing.
+        M. "auto" is the paper's M0 = inf{M ≥ 1 : 2·M·log(\|H\|/δ)/m ≥ P(1/Q0 > M)}, over the propensities of
+        all rows. None turns clipping off.
     log_term : "auto" or float
-        Stands for log(\|H\|/δ), which is infinite for linear classifiers: a capacity to choose, as C in the paper's own
-        experiments. "auto" is log((features + 1)/0.05).
+        Replaces log(\|H\|/δ), which is infinite for linear classifiers: a capacity to choose, like C in the
+        paper's own experiments. "auto" is log((features + 1)/0.05).
     ridge : float
-        Pulls w, not the intercept, to 0. It reads features as they are: standardise them first.
+        Shrinks w, not the intercept, to 0. It depends on the features' units: standardise them first.
     fit_intercept : bool
         Whether to fit b.
     max_iter, tol
@@ -80,30 +80,31 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     clip_, log_term_, penalty_ : float
         The values used.
     n_clipped_ : int
-        Revealed rows that the clip leaves out.
+        Revealed rows that are clipped.
     effective_sample_size_ : float
-        (Σ a)² / Σ a² over rows: how many equally weighted labels would say as much.
+        (Σ a)² / Σ a²: how many equally weighted labels would be as informative.
     objective_ : float
         The minimum found.
     hessian_ : array
-        The curvature there, the intercept last.
+        The Hessian there, the intercept last.
     n_iter_ : int
         Newton steps.
 
     Notes
     -----
-    Where M0 is below the weights of a whole class, say because every propensity is tiny, no classifier can be fitted on
-    what it keeps. The clip is then raised, with a warning, to the value that keeps both classes and the largest
-    effective sample size. A clip given as a number is not raised: that is an error.
+    If M0 is below all weights of a class, say because every propensity is tiny, no classifier can be
+    fitted on what is left. The clip is then raised, with a warning, to the value that keeps both classes and
+    has the largest effective sample size. A clip given as a number is not raised: that is an error.
 
-    The automatic penalty and the ridge were chosen by importance-weighted cross-validation on revealed labels (weights
-    clipped at M0, so blind to what is clipped): ten real sets under certainty, uncertainty and scorecard logging, 1,000
-    to 4,000 standardised rows, five values of λ and four ridges, not in all combinations. Against no regulariser at this
-    ridge, the paper's λ = 4·log_term raised the error by 0.22, 0.77 and 0.31 points in three runs on different rows, and
-    λ = 0.1·log_term by 0.03 and 0.11 in the two that had it (standard errors 0.05 to 0.15). No λ was better than none:
-    the default is small so as to cost little, and the paper's guarantee, which needs its own λ, does not cover it.
+    The automatic penalty and the ridge were chosen by importance-weighted cross-validation on revealed labels
+    (weights clipped at M0, so blind to what is clipped): ten real sets under certainty, uncertainty and
+    scorecard logging, 1,000 to 4,000 standardised rows, five values of λ and four ridges, not in all
+    combinations. Against no regulariser at this ridge, the paper's λ = 4·log_term raised the error by 0.22,
+    0.77 and 0.31 points in three runs on different rows, and λ = 0.1·log_term by 0.03 and 0.11 in the two
+    that had it (standard errors 0.05 to 0.15). No λ was better than none: the default is small so as to cost
+    little, and the paper's guarantee, which needs its own λ, does not cover it.
 
-    A sample weight of k means the row stands k times in the log, so m is their sum.
+    A sample weight of k counts a row k times, so m is the sum of the weights.
 
     Examples
     --------
@@ -155,11 +156,11 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array or sparse matrix of shape (rows, features)
             All logged rows, revealed or not; finite.
         y : array of shape (rows,)
-            Two classes of any kind; NaN or None where the label was not revealed.
+            Two classes of any type; NaN or None where the label was not revealed.
         propensity : array of shape (rows,) or one number, optional
-            Q0(x), the chance that the old policy had of revealing each row's label; 1 by default.
+            Q0(x), the probability that the old policy revealed each row's label; 1 by default.
         sample_weight : array of shape (rows,), optional
-            How often each row occurs in the log; once by default.
+            How often each row counts; once by default.
         """
         if y is None:
             raise InvalidInput(
@@ -176,7 +177,7 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chance = check_propensity(1.0 if propensity is None else propensity, n_rows, "The log")
         counts = _check_counts(sample_weight, n_rows)
         present = counts > 0.0
-        if not present.all():  # a row that stands nowhere is not in the log
+        if not present.all():  # rows of sample weight 0 are not in the log
             rows, labels, chance, counts = rows[present], labels[present], chance[present], counts[present]
         revealed = ~missing_mask(labels)
         check_possible(revealed, chance)
@@ -238,7 +239,7 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "raise it, or use clip='auto'."
                 )
             return clip
-        # The log term over m is all that counts: m, a sum of sample weights, need not be whole.
+        # Only the log term divided by m matters: m, a sum of sample weights, need not be whole.
         total = float(counts.sum())
         clip = passive_clip_threshold(chance, n_logged=1, log_term=self.log_term_ / total, mass=counts / total)
         if clip >= lightest:
@@ -265,7 +266,7 @@ class LoggedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator,unused-ignore]
     def predict_proba(self, X: Features) -> Floats:
-        """Return the chance of each class for each row; only with the logistic loss."""
+        """Return class probabilities; only with the logistic loss."""
         scores = self.decision_function(X)
         return np.column_stack([expit(-scores), expit(scores)])
 
@@ -293,7 +294,7 @@ def _check_counts(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
 
 
 def _check_labels(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return the revealed labels, numbers that stood beside None as numbers; they must be of two classes."""
+    """Return the revealed labels, as numbers if all are; raise unless they have two classes."""
     if labels.size == 0:
         raise InvalidLabel("The log must reveal labels of two classes, but every label is NaN or None; buy some first.")
     if labels.dtype.kind == "O":
@@ -314,11 +315,11 @@ def _check_labels(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _most_effective_clip(importance: Floats, counts: Floats, revealed: Bools, lightest: float) -> float:
-    """Return the weight ≥ `lightest` at which keeping all lighter revealed rows has the largest (Σ a)²/Σ a²."""
+    """Return the clip ≥ `lightest` with the largest effective sample size (Σ a)²/Σ a² of the rows it keeps."""
     order = np.argsort(importance[revealed], kind="stable")
     weights, times = importance[revealed][order], counts[revealed][order]
     effective = np.cumsum(times * weights) ** 2 / np.cumsum(times * weights**2)
-    # Equal weights come in or stay out together, so only the last of each counts.
+    # Rows of equal weight are kept or clipped together, so only the last of each matters.
     last = np.append(weights[1:] > weights[:-1], True)
     eligible = np.where(last & (weights >= lightest), effective, -np.inf)
     return float(weights[np.argmax(eligible)])

@@ -4,21 +4,25 @@ With margins z_i = y_i·(x_i·w + b), weighted losses u_i = a_i·φ(z_i), and al
 
 ``F(w, b) = mean(u) + sqrt(λ/N · V̂) + ridge/2·|w|²``,  V̂ = mean(u²), or mean(u²) − mean(u)², or 0.
 
-The second moment keeps F convex: sqrt(Σ u²) is a norm, rising in each u_i ≥ 0, of convex functions. The variance does not.
+The second moment keeps F convex: sqrt(Σ u²) is a norm, rising in each u_i ≥ 0, of convex functions. The
+variance does not.
 
-Derivatives. Let R be the square root, κ = λ/(N·R), c = 0 for the second moment and c = mean(u) for the variance, and
-ρ_i = 1 + κ·(u_i − c), the pull of one row. Then, with x̃ = (x, 1),
+Derivatives. Let R be the square root, κ = λ/(N·R), c = 0 for the second moment and c = mean(u) for the
+variance, and ρ_i = 1 + κ·(u_i − c), the factor on one row. Then, with x̃ = (x, 1),
 
 - ∇F = mean(ρ·a·φ'·y·x̃) + ridge·w,
-- ∇²F = mean((ρ·a·φ'' + κ·(a·φ')²)·x̃x̃ᵀ) + ridge·I − ∇R∇Rᵀ/R − κ·∇mean(u)∇mean(u)ᵀ (the last for the variance only).
+- ∇²F = mean((ρ·a·φ'' + κ·(a·φ')²)·x̃x̃ᵀ) + ridge·I − ∇R∇Rᵀ/R − κ·∇mean(u)∇mean(u)ᵀ (the last for the variance
+  only).
 
-Majorisation. A square root lies below its tangents, and mean(u²) − mean(u)² = min over c of mean((u − c)²): with R and c
-held at the current point, ``mean(u) + R/2 + λ/(2·N·R)·mean((u − c)²)`` lies above F and touches it there. Its curvature
-is ∇²F without the two subtracted terms; it is positive where every ρ ≥ 0, as the second moment's are, and negative ρ count
-as 0 elsewhere. A step solves with ∇²F where that is positive definite and with the majoriser's curvature where it is not;
-either way it goes downhill, and backtracking on F itself makes every iteration lower F.
+Majorisation. A square root lies below its tangents, and mean(u²) − mean(u)² = min over c of mean((u − c)²).
+So with R and c held at the current point, ``mean(u) + R/2 + λ/(2·N·R)·mean((u − c)²)`` lies above F and
+touches it there. Its Hessian is ∇²F without the two subtracted terms, positive where every ρ ≥ 0, as always
+for the second moment; negative ρ are set to 0. A step uses ∇²F if it is positive definite, and the
+majoriser's Hessian otherwise. Either way it is a descent direction, and backtracking on F makes every
+iteration lower F.
 
-Why not a library: none minimises F, and of the hundreds of small fits in a round each takes a fraction of scikit-learn's time.
+Why not a library: none minimises F, and each of the hundreds of small fits in a round takes a fraction of
+scikit-learn's time.
 """
 
 from __future__ import annotations
@@ -38,22 +42,23 @@ Loss = Literal["logistic", "squared"]
 Regulariser = Literal["second_moment", "variance"]
 Factor = tuple[Floats, Floats]
 
-_SUFFICIENT = 1e-4  # the share of the slope's decrease that a step must bring (Armijo)
-_SIZES = tuple(0.5**k for k in range(60))  # a step of 2^-60 is a step of nothing
+_SUFFICIENT = 1e-4  # the share of the linear decrease that a step must achieve (Armijo)
+_SIZES = tuple(0.5**k for k in range(60))  # a step of 2^-60 changes nothing
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonFit:
-    """A linear classifier and the curvature of the objective it minimises."""
+    """A linear classifier and the Hessian of the objective it minimises."""
 
     coef: Floats  # w
     intercept: float  # b; 0 where none was fitted
     objective: float  # F(w, b)
-    # ∇²F at (w, b), the intercept last, where it is positive definite; else (the variance) that of the majoriser; empty if it was not asked for.
+    # ∇²F at (w, b), the intercept last, or the majoriser's Hessian if that is not positive definite (only
+    # with the variance); empty if not asked for.
     hessian: Floats
-    converged: bool  # whether the last step promised a decrease of at most `tol`, or less than floats can tell
+    converged: bool  # whether the last predicted decrease was at most `tol` or below floating-point precision
     n_iter: int  # steps taken
-    history: Floats  # F before the first step and after each; it never rises
+    history: Floats  # F before the first step and after each; never increases
 
     @property
     def theta(self) -> Floats:
@@ -61,15 +66,15 @@ class NewtonFit:
         return np.append(self.coef, self.intercept)
 
     def margins(self, X: Matrix) -> Floats:
-        """Return w·x + b of each row: with the logistic loss, its log odds."""
+        """Return w·x + b of each row: with the logistic loss, its log-odds."""
         return np.asarray(X @ self.coef + self.intercept)
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """F of the module's docstring on the rows that count, as a function of θ = (w, b), or of w alone."""
+    """F of the module's docstring as a function of θ = (w, b), or of w alone."""
 
-    X: Matrix  # rows with a weight above 0; with an intercept a dense X ends in a column of ones
+    X: Matrix  # rows of positive weight; a dense X ends in a column of ones if there is an intercept
     signs: Floats  # y_i in {−1, +1}
     weights: Floats  # a_i
     counts: Floats  # how often each row occurs in the data
@@ -108,7 +113,7 @@ class Objective:
         spread = float(self.counts @ (u * u)) / self.n_rows
         centre = 0.0
         if self.regulariser == "variance":
-            # Around the mean, and with the rows that are not here, whose u is 0: no cancellation.
+            # Centred at the mean, and including the dropped rows, whose u is 0, to avoid cancellation.
             centre = mean
             absent = self.n_rows - float(self.counts.sum())
             spread = (float(self.counts @ (u - mean) ** 2) + absent * mean**2) / self.n_rows
@@ -117,7 +122,7 @@ class Objective:
     def derivatives(
         self, theta: Floats, majoriser: bool = False, margins: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        """Return ∇F and ∇²F at θ, or instead of ∇²F the curvature of the majoriser there, without negative parts."""
+        """Return ∇F and ∇²F at θ, or the majoriser's Hessian there instead of ∇²F."""
         z = self.margins(theta) if margins is None else margins
         a, s = self.weights, self.counts / self.n_rows
         slope, bend = _slopes(self.loss, z)
@@ -145,7 +150,7 @@ class Objective:
         gradient[: self.n_features] += self.ridge * theta[: self.n_features]
         hessian.flat[: self.n_features * (theta.size + 1) : theta.size + 1] += self.ridge
 
-    # SciPy takes longer to make a sparse matrix than to multiply small ones, so these are made once.
+    # SciPy takes longer to build a small sparse matrix than to multiply it, so these are built once.
     @cached_property
     def _transposed(self) -> Any:
         return self.X.T
@@ -165,7 +170,7 @@ class Objective:
         if not is_sparse(self.X):
             if (values >= 0.0).all():
                 half = self.X * np.sqrt(values)[:, None]
-                return np.asarray(half.T @ half)  # BLAS sees AᵀA and does half of the work
+                return np.asarray(half.T @ half)  # BLAS recognises AᵀA and halves the work
             return np.asarray((self.X * values[:, None]).T @ self.X)
         weighted = self._by_column.copy()
         weighted.data *= values[weighted.indices]
@@ -189,14 +194,14 @@ def make_objective(
     ridge: float = 1e-4,
     fit_intercept: bool = True,
 ) -> Objective:
-    """Check the parts of an objective and keep the rows whose weight and count are above 0.
+    """Check the parts of an objective and drop rows of weight or count 0.
 
     Parameters
     ----------
     X : array or CSR matrix of shape (rows, features)
         Finite.
     signs : array of shape (rows,)
-        −1 or +1; anything on rows of weight 0.
+        −1 or +1; ignored on rows of weight 0.
     weights : array of shape (rows,)
         a_i: clipped importance weights, 0 where a label is not revealed or the row is clipped.
     counts : array of shape (rows,), optional
@@ -210,9 +215,9 @@ def make_objective(
     penalty : float
         λ, 4·log(|H|/δ) in the paper.
     ridge : float
-        Above 0 it makes the minimum unique, also on separable rows and on more features than rows.
+        Above 0 it makes the minimum unique, even on separable rows or with more features than rows.
     fit_intercept : bool
-        Whether there is a b; the ridge leaves it alone.
+        Whether to fit b, which is not penalised.
     """
     a = np.asarray(weights, dtype=np.float64)
     s = np.ones(a.shape) if counts is None else np.asarray(counts, dtype=np.float64)
@@ -259,14 +264,14 @@ def solve(
     Parameters
     ----------
     objective : Objective
-        From ``make_objective``. The variance makes it non-convex: the descent, by default from the solution for the
-        second moment, then ends in a stationary point.
+        From ``make_objective``. The variance makes it non-convex: the descent then ends in a stationary point
+        and starts, by default, from the solution for the second moment.
     start : array, optional
-        (w, b), or w without an intercept: the solution of a similar problem saves steps.
+        (w, b), or w without an intercept: starting from a similar problem's solution saves steps.
     max_iter, tol
-        Stop when the decrease that a step promises, ½·∇Fᵀ(∇²F)⁻¹∇F, is at most `tol` and that step is taken.
+        Stop after a step whose predicted decrease, ½·∇Fᵀ(∇²F)⁻¹∇F, is at most `tol`.
     with_hessian : bool
-        Whether the fit has its Hessian. Without it the last of about five systems need not be computed.
+        Whether to return the Hessian. Without it, the last of about five systems is not computed.
 
     Examples
     --------
@@ -278,7 +283,8 @@ def solve(
     """
     n_theta = objective.n_features + objective.fit_intercept
     if start is None and objective.regulariser == "variance":
-        # Where all losses are equal, as at 0, the root of the variance has a kink; the convex problem leads away.
+        # Where all losses are equal, as at 0, the standard deviation has a kink; the convex problem leads
+        # away from it.
         near = solve(replace(objective, regulariser="second_moment"), max_iter=max_iter, tol=tol)
         start = near.theta[:n_theta]
     theta = np.zeros(n_theta) if start is None else np.array(start, dtype=np.float64)
@@ -294,7 +300,7 @@ def solve(
         promise = -0.5 * float(gradient @ step)
         converged = promise <= tol
         size, value = _backtrack(objective, theta, margins, step, value, promise)
-        if size == 0.0:  # a smaller F is beyond what floats can tell
+        if size == 0.0:  # no decrease that floating point can represent
             converged = promise <= max(tol, 1e-9 * abs(value))
             break
         theta = theta + size * step
@@ -312,7 +318,7 @@ def solve(
 def _backtrack(
     objective: Objective, theta: Floats, margins: Floats, step: Floats, value: float, promise: float
 ) -> tuple[float, float]:
-    """Return the largest of 1, ½, ¼, … that lowers F enough along `step`, or 0, and F there; `margins` are those at θ."""
+    """Return the largest step size of 1, ½, ¼, … that lowers F enough, or 0, and F there; `margins` are those at θ."""
     ahead = objective.margins(step)
     rounding = 8.0 * float(np.finfo(np.float64).eps) * abs(value) if promise <= 1e-6 * abs(value) else 0.0
     for size in _SIZES:
@@ -323,7 +329,7 @@ def _backtrack(
 
 
 def _newton_system(objective: Objective, theta: Floats, margins: Floats) -> tuple[Floats, Floats, Factor]:
-    """Return ∇F, a positive definite curvature, and its factor."""
+    """Return ∇F, a positive definite Hessian, and its Cholesky factor."""
     gradient, hessian = objective.derivatives(theta, margins=margins)
     factor = _factor(hessian)
     if factor is None and objective.regulariser is not None:
@@ -337,14 +343,14 @@ def _newton_system(objective: Objective, theta: Floats, margins: Floats) -> tupl
 
 
 def _factor(hessian: Floats, jitter: float = 0.0) -> Factor | None:
-    """Return the Cholesky factor of the matrix with its diagonal scaled to 1 (features of any unit), or None."""
+    """Return the Cholesky factor after scaling the diagonal to 1, as features have any unit; None if there is none."""
     from scipy.linalg.lapack import dpotrf  # lazy: scipy is slow to import
 
     diagonal = np.diagonal(hessian)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     scaled = hessian * scale[:, None] * scale
     scaled.flat[:: scaled.shape[0] + 1] += jitter
-    # LAPACK itself: checking its arguments would take SciPy longer than these small systems take.
+    # LAPACK directly: SciPy's argument checks take longer than these small systems.
     cholesky, failed = dpotrf(scaled, lower=1, clean=0, overwrite_a=1)
     return None if failed else (cholesky, scale)
 

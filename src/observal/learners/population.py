@@ -1,4 +1,4 @@
-"""What learners read from all rows of log and pool, labelled or not: scales, ranks, bends, and landmarks for a kernel."""
+"""What learners compute from all rows of log and pool, labelled or not: scales, ranks, knots and landmarks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 
 from observal.checks import Floats, Ints
 from observal.learners.blend_settings import (
-    BENDS,
     CONSTANT,
+    CURVE_KNOTS,
     KERNEL_LIMIT,
-    KNOTS,
     LANDMARKS,
-    LEAST_VALUES,
-    MOST_CURVED,
+    MAX_CURVED,
+    MIN_EIGENVALUE_SHARE,
+    MIN_VALUES,
     POPULATION_NUMBERS,
     POPULATION_ROWS,
-    RANK_LOST,
+    SCORE_KNOTS,
     TYPICAL_ROWS,
     WIDTHS,
 )
@@ -29,14 +29,14 @@ from observal.learners.tree_learners import TreeView
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.rows import Matrix, Rows, as_rows, is_sparse, stack_rows, to_dense
 
-FLAT = 1e-9  # a standardised feature with a smaller standard deviation is constant, up to rounding
+CONSTANT_DEVIATION = 1e-9  # a standardised feature with a smaller standard deviation is constant up to rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Where the kernel measures distances: standardised features, outliers cut, or their ranks as normal scores."""
+    """The space in which the kernel measures distances: clipped standardised features, or their normal scores."""
 
-    # A standardised feature's values and their scores, increasing, straight in between; none where features stay as they are.
+    # Knots of each feature's increasing, piecewise linear map to scores; empty if features stay as they are.
     knots: Floats
     scores: Floats
 
@@ -47,7 +47,7 @@ class Space:
 
     @classmethod
     def ranks(cls, Z: Floats) -> Self:
-        """Return the space in which each feature of these rows is about normal, with mean 0 and variance 1.
+        """Return the space in which each feature of these rows is about standard normal.
 
         Examples
         --------
@@ -57,15 +57,15 @@ class Space:
         >>> abs(float(made.mean())) < 1e-6, round(float(made.std()), 6), abs(float((made**3).mean())) < 0.1
         (True, 1.0, True)
         """
-        knots, scores = np.empty((KNOTS, Z.shape[1])), np.empty((KNOTS, Z.shape[1]))
+        knots, scores = np.empty((SCORE_KNOTS, Z.shape[1])), np.empty((SCORE_KNOTS, Z.shape[1]))
         for j in range(Z.shape[1]):
             knots[:, j], scores[:, j] = _rank_scores(np.sort(Z[:, j]))
         raw = cls(knots, scores)(Z)
         spread = raw.std(axis=0)
-        return cls(knots, (scores - raw.mean(axis=0)) / np.where(spread > FLAT, spread, 1.0))
+        return cls(knots, (scores - raw.mean(axis=0)) / np.where(spread > CONSTANT_DEVIATION, spread, 1.0))
 
     def __call__(self, Z: Floats) -> Floats:
-        """Return standardised rows as points of the space."""
+        """Map standardised rows to points of the space."""
         if not len(self.knots):
             return np.clip(Z, -KERNEL_LIMIT, KERNEL_LIMIT)
         columns = [np.interp(Z[:, j], self.knots[:, j], self.scores[:, j]) for j in range(Z.shape[1])]
@@ -73,42 +73,42 @@ class Space:
 
 
 def _rank_scores(ordered: Floats) -> tuple[Floats, Floats]:
-    """Return values of a sorted column, and the normal score of the middle of each value's ranks.
+    """Return the knots of a sorted column, and the normal score of each one's mean rank.
 
-    Where there are fewer values than knots, the last is repeated.
+    If there are fewer distinct values than knots, the last is repeated.
     """
     from scipy.special import ndtr, ndtri  # lazy: scipy is slow to import
 
     n = ordered.size
     end = float(ndtri(1.0 - 0.5 / n))
-    places = np.rint(ndtr(np.linspace(-end, end, KNOTS)) * (n - 1)).astype(np.int64)
+    places = np.rint(ndtr(np.linspace(-end, end, SCORE_KNOTS)) * (n - 1)).astype(np.int64)
     values = np.unique(ordered[places])
     middle = (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")) / (2.0 * n)
     scores = ndtri(np.clip(middle, 0.5 / n, 1.0 - 0.5 / n))
-    last = np.full(KNOTS - values.size, -1)
+    last = np.full(SCORE_KNOTS - values.size, -1)
     return np.append(values, values[last]), np.append(scores, scores[last])
 
 
 @dataclass(frozen=True, eq=False)
 class KernelMap:
-    """Features whose products are a Gaussian kernel as some landmarks see it (Nystroem), and a constant."""
+    """Features whose inner products approximate a Gaussian kernel (Nyström), and a constant."""
 
     space: Space  # where distances are measured
     landmarks: Floats  # shape (landmarks, features): points of that space
     gamma: float  # the kernel is exp(−γ·distance²)
-    whiten: Floats  # shape (landmarks, directions): from kernel values to features
+    whiten: Floats  # shape (landmarks, directions): maps kernel values to features
 
     @classmethod
     def of(cls, space: Space, landmarks: Floats, width: float, n_varying: int) -> Self:
-        """Make the map for standardised landmarks; `width` is γ times the number of features that vary."""
+        """Build the map from standardised landmarks; `width` is γ times the number of features that vary."""
         points = np.unique(space(landmarks), axis=0)
         gamma = width / max(1, n_varying)
         values, directions = np.linalg.eigh(gaussian(points, points, gamma))
-        nonzero = values > RANK_LOST * values[-1]
+        nonzero = values > MIN_EIGENVALUE_SHARE * values[-1]
         return cls(space, points, gamma, directions[:, nonzero] / np.sqrt(values[nonzero]))
 
     def __call__(self, Z: Floats) -> Floats:
-        """Return the features of standardised rows; the last is the constant."""
+        """Return the features of standardised rows; the last one is the constant."""
         features = gaussian(self.space(Z), self.landmarks, self.gamma) @ self.whiten
         return np.column_stack([features, np.full(len(features), CONSTANT)])
 
@@ -132,38 +132,39 @@ def gaussian(A: Floats, B: Floats, gamma: float) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Bends:
-    """Where the line of each curved feature may bend: at quantiles of the population."""
+class CurveKnots:
+    """Knots of the additive learner's piecewise linear curves: quantiles of the population."""
 
-    features: Ints  # shape (curved,): the features that are curved: those with more than a few values
-    # Shape (bends, curved): increasing. Where a feature has fewer quantiles, further knots lie one apart beyond the last.
+    features: Ints  # shape (curved,): the features with a curve, those with more than a few values
+    # Shape (knots, curved), increasing. If a feature has fewer quantiles, the spare knots lie one apart
+    # beyond the last.
     knots: Floats
-    count: Ints  # shape (curved,): knots of each feature that are quantiles
+    count: Ints  # shape (curved,): how many of each feature's knots are quantiles
 
     @classmethod
     def of(cls, Z: Floats) -> Self:
-        """Find the bends for standardised rows of the population."""
-        features = [j for j in range(Z.shape[1]) if np.unique(Z[:2000, j]).size >= LEAST_VALUES][:MOST_CURVED]
-        knots, count = np.empty((BENDS, len(features))), np.empty(len(features), dtype=np.int64)
+        """Find the knots for standardised rows of the population."""
+        features = [j for j in range(Z.shape[1]) if np.unique(Z[:2000, j]).size >= MIN_VALUES][:MAX_CURVED]
+        knots, count = np.empty((CURVE_KNOTS, len(features))), np.empty(len(features), dtype=np.int64)
         for i, j in enumerate(features):
-            quantiles = np.unique(np.quantile(Z[:, j], np.linspace(0.0, 1.0, BENDS)))
-            beyond = quantiles[-1] + np.arange(1.0, BENDS - quantiles.size + 1)
+            quantiles = np.unique(np.quantile(Z[:, j], np.linspace(0.0, 1.0, CURVE_KNOTS)))
+            beyond = quantiles[-1] + np.arange(1.0, CURVE_KNOTS - quantiles.size + 1)
             knots[:, i], count[i] = np.append(quantiles, beyond), quantiles.size
         return cls(np.array(features, dtype=np.int64), knots, count)
 
     def __call__(self, Z: Floats) -> Floats:
-        """Return a column for each knot: 1 on it, 0 from the next knots on, straight in between, and level beyond the last quantile."""
+        """Return the piecewise linear basis: 1 at a knot, 0 at its neighbours, constant beyond the last quantile."""
         columns = [
             np.interp(Z[:, feature], self.knots[:count, i], hat[:count])
             for i, (feature, count) in enumerate(zip(self.features, self.count, strict=True))
-            for hat in np.eye(BENDS)
+            for hat in np.eye(CURVE_KNOTS)
         ]
         return np.column_stack(columns) if columns else np.empty((len(Z), 0))
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Scales, and a sample of the standardised rows from which ranks and landmarks are read."""
+    """Scales, and a sample of the standardised rows for ranks and landmarks."""
 
     feature_map: FeatureMap  # standardises; a feature that is constant on the sample becomes 0 everywhere
     sample: Matrix  # standardised rows
@@ -172,7 +173,7 @@ class Population:
 
     @classmethod
     def of(cls, *parts: Matrix | Rows, seed: int = 0, groups: ColumnGroups | None = None) -> Self:
-        """Make it from blocks of rows, such as log and pool; no copy of all of them is made.
+        """Build it from blocks of rows, such as log and pool, without copying all of them.
 
         Examples
         --------
@@ -189,10 +190,10 @@ class Population:
         feature_map = FeatureMap.of(*blocks)
         n_rows = sum(len(block) for block in blocks)
         most = min(POPULATION_ROWS, max(TYPICAL_ROWS, POPULATION_NUMBERS // max(1, blocks[0].shape[1])))
-        rows = take(blocks, np.sort(first_of_order(n_rows, most, rng)))
+        rows = take(blocks, np.sort(permute_head(n_rows, most, rng)))
         if is_sparse(rows):
             return cls(feature_map, feature_map(rows), feature_map(rows[:0]))
-        varies = feature_map(rows).std(axis=0) > FLAT
+        varies = feature_map(rows).std(axis=0) > CONSTANT_DEVIATION
         low, high = (np.where(varies, end, feature_map.mean) for end in (feature_map.low, feature_map.high))
         feature_map = replace(feature_map, low=low, high=high)
         sample = feature_map(rows)
@@ -200,7 +201,7 @@ class Population:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows are sparse: then only the linear learner can see them."""
+        """Whether rows are sparse: then only the linear learner can use them."""
         return is_sparse(self.sample)
 
     @property
@@ -210,17 +211,17 @@ class Population:
 
     @cached_property
     def view(self) -> TreeView | None:
-        """How boosted trees see the rows; None where they see them as all learners do."""
+        """How boosted trees see the rows; None if as all learners do."""
         return TreeView.of(self.groups, self.sample)
 
     @cached_property
-    def bends(self) -> Bends:
-        """Where the additive learner's lines may bend."""
-        return Bends.of(to_dense(self.sample))
+    def curve_knots(self) -> CurveKnots:
+        """The knots of the additive learner's curves."""
+        return CurveKnots.of(to_dense(self.sample))
 
     @cached_property
     def maps(self) -> tuple[KernelMap, ...]:
-        """The kernels to choose from: two spaces times the widths."""
+        """The candidate kernels: two spaces times the widths."""
         spaces = (Space.standard(self.sample.shape[1]), Space.ranks(to_dense(self.sample)))
         n_varying = int((self.feature_map.low < self.feature_map.high).sum())
         return tuple(
@@ -228,13 +229,13 @@ class Population:
         )
 
 
-def first_of_order(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
-    """Return ``rng.permutation(n_rows)[:most]``; of many rows it takes half the memory, and the others are not kept.
+def permute_head(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
+    """Return ``rng.permutation(n_rows)[:most]`` with half the memory if there are many rows.
 
     Examples
     --------
     >>> import numpy as np
-    >>> first_of_order(3, 2, np.random.default_rng(0)).tolist(), np.random.default_rng(0).permutation(3).tolist()
+    >>> permute_head(3, 2, np.random.default_rng(0)).tolist(), np.random.default_rng(0).permutation(3).tolist()
     ([2, 0], [2, 0, 1])
     """
     order = np.arange(n_rows, dtype=np.int32 if n_rows < 2**31 else np.int64)
@@ -243,7 +244,7 @@ def first_of_order(n_rows: int, most: int, rng: np.random.Generator) -> Ints:
 
 
 def take(blocks: Sequence[Rows], rows: Ints) -> Matrix:
-    """Return rows of the stack of some blocks, given in increasing order.
+    """Return rows of several stacked blocks, given in increasing order.
 
     Examples
     --------

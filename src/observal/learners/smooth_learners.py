@@ -1,10 +1,12 @@
 """The blend's linear, additive and kernel learners: smooth functions of the features.
 
-For two classes the linear learner is NewtonVC's fit. Else, all of them are ridge regression onto the classes: on the features, on bent lines for
-each feature, on a Gaussian kernel. With Y the classes as −1/K and 1 − 1/K and w the weights,
-``C = argmin Σ w·|Y − F·C|² + ridge·|C|²``. In the eigenvectors of FᵀWF it is a division, so that every ridge costs one product, and leaving a
-row out is exact: its residual is divided by ``1 − w·fᵀ(FᵀWF + ridge)⁻¹f``. Ridge, width and space are those with the least squared residual
-left out. Scores become chances by a slope and a shift for each class, chosen on scores out of fold: those of left-out rows are a little too kind.
+For two classes the linear learner is NewtonVC's fit. Otherwise all are ridge regression onto the classes: on
+the features, on piecewise linear curves of each feature, or on a Gaussian kernel. With Y the classes as −1/K
+and 1 − 1/K and w the weights, ``C = argmin Σ w·|Y − F·C|² + ridge·|C|²``. In the eigenbasis of FᵀWF this is a
+division, so every ridge costs one product, and leave-one-out is exact: a residual is divided by
+``1 − w·fᵀ(FᵀWF + ridge)⁻¹f``. Ridge, width and space minimise the squared leave-one-out residual. A slope and
+a shift per class turn scores into probabilities; they are fitted on out-of-fold scores, as leave-one-out
+scores are a little optimistic.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ import numpy as np
 from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.learners.blend_settings import (
-    BENDS,
     CONSTANT,
-    CURVE,
+    CURVE_KNOTS,
     KERNEL_RIDGES,
-    LEAST_LEFT,
+    KNOT_SCALE,
     LINEAR_RIDGES,
     LOGISTIC_RIDGES,
+    MIN_REMAINDER,
     SLOPES,
 )
 from observal.learners.labelled import LabelledRows, LearnerFit, calibrate, softmax, targets
@@ -33,7 +35,7 @@ from observal.learners.population import KernelMap, Population, Space, gaussian
 from observal.learners.tuned_logistic import fit_logistic, fit_ridges, near_boundary
 from observal.problem.rows import Matrix, is_sparse, to_dense, with_constant
 
-LOOSE = 1e-4  # the decrease of the objective that is not worth another step of a fit that only judges rows
+TUNING_TOL = 1e-4  # tolerance of fits that are only compared, not returned
 
 
 # -- what fits return -------------------------------------------------------------------------------------------
@@ -41,7 +43,7 @@ LOOSE = 1e-4  # the decrease of the objective that is not worth another step of 
 
 @dataclass(frozen=True, eq=False)
 class LinearChances:
-    """softmax(x·C + b): the chances of a linear learner."""
+    """softmax(x·C + b): the class probabilities of a linear learner."""
 
     coef: Floats  # C, of shape (features, classes)
     shift: Floats  # b
@@ -52,21 +54,21 @@ class LinearChances:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Features and classes."""
+        """Numbers of features and classes."""
         return self.coef.shape[0], self.coef.shape[1]
 
     def __call__(self, Z: Matrix) -> Floats:
-        """Return the chance of each class for standardised rows."""
+        """Return class probabilities of standardised rows."""
         return softmax(np.asarray(Z @ self.coef) + self.shift)
 
 
 @dataclass(frozen=True, eq=False)
 class AdditiveChances:
-    """softmax(x·C + Σ_j f_j(x_j) + b), each f_j a line that bends at some knots."""
+    """softmax(x·C + Σ_j f_j(x_j) + b), each f_j piecewise linear."""
 
-    features: Ints  # shape (curved,): the features that are curved
-    knots: Floats  # shape (bends, curved): increasing
-    values: Floats  # shape (bends, curved, classes): f_j at the knots
+    features: Ints  # shape (curved,): the features with a curve
+    knots: Floats  # shape (knots, curved): increasing
+    values: Floats  # shape (knots, curved, classes): f_j at the knots
     coef: Floats  # C, of shape (features, classes)
     shift: Floats  # b
 
@@ -85,11 +87,11 @@ class AdditiveChances:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Features and classes."""
+        """Numbers of features and classes."""
         return self.coef.shape[0], self.coef.shape[1]
 
     def __call__(self, Z: Floats) -> Floats:
-        """Return the chance of each class for standardised rows."""
+        """Return class probabilities of standardised rows."""
         scores = Z @ self.coef + self.shift
         for i, feature in enumerate(self.features):
             for k in range(scores.shape[1]):
@@ -121,11 +123,11 @@ class KernelChances:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Features and classes."""
+        """Numbers of features and classes."""
         return self.landmarks.shape[1], self.coef.shape[1]
 
     def __call__(self, Z: Floats) -> Floats:
-        """Return the chance of each class for standardised rows."""
+        """Return class probabilities of standardised rows."""
         scores = gaussian(self.space(Z), self.landmarks, self.gamma) @ self.coef
         return softmax(scores + self.shift)
 
@@ -135,7 +137,7 @@ class KernelChances:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Rows in the eigenvectors of FᵀWF, in which ridge regression is a division."""
+    """Rows in the eigenbasis of FᵀWF, in which ridge regression is a division."""
 
     rows: Floats  # F·V, of shape (rows, directions)
     values: Floats  # the eigenvalues
@@ -158,10 +160,10 @@ class Spectrum:
             directions = to_dense(half.T @ vectors[:, nonzero]) / np.sqrt(values)
         return cls(to_dense(F @ directions), values, directions, weights, targets)
 
-    def left_out(self, ridge: float) -> float:
-        """Return the weighted sum of squared residuals, each row's from the regression without it."""
+    def leave_one_out_loss(self, ridge: float) -> float:
+        """Return the weighted sum of squared leave-one-out residuals."""
         inverse = 1.0 / (self.values + ridge)
-        remainder = np.maximum(1.0 - self.weights * (np.square(self.rows) @ inverse), LEAST_LEFT)
+        remainder = np.maximum(1.0 - self.weights * (np.square(self.rows) @ inverse), MIN_REMAINDER)
         residuals = (self.targets - self.rows @ (inverse[:, None] * self._products)) / remainder[:, None]
         return float(self.weights @ np.square(residuals).sum(axis=1))
 
@@ -170,7 +172,7 @@ class Spectrum:
         return np.asarray(self.directions @ (self._products / (self.values + ridge)[:, None]))
 
     def out_of_fold(self, ridge: float, folds: Ints) -> Floats:
-        """Return each row's scores by the regression without its fold."""
+        """Return the out-of-fold scores of each row."""
         scores = np.zeros(self.targets.shape)
         for fold in np.unique(folds):
             out = folds == fold
@@ -185,18 +187,18 @@ class Spectrum:
 
 
 def best_ridge(designs: Sequence[Matrix], labelled: LabelledRows, ridges: Sequence[float]) -> tuple[int, float]:
-    """Return which of some designs, and which ridge, have the least squared residual left out."""
+    """Return the index of the design and the ridge with the smallest squared leave-one-out residual."""
     Y = targets(labelled.codes, labelled.n_classes)
     losses = []
     for F in designs:
         spectrum = Spectrum.of(F, labelled.weights, Y)
-        losses.append([spectrum.left_out(ridge) for ridge in ridges])
+        losses.append([spectrum.leave_one_out_loss(ridge) for ridge in ridges])
     design, ridge = np.unravel_index(np.argmin(losses), (len(designs), len(ridges)))
     return int(design), ridges[int(ridge)]
 
 
 def fit_to_targets(F: Matrix, labelled: LabelledRows, ridge: float) -> tuple[Floats, Floats, Floats]:
-    """Return calibrated weights (features × classes), shifts, and chances out of fold."""
+    """Return calibrated coefficients (features × classes), shifts, and out-of-fold probabilities."""
     spectrum = Spectrum.of(F, labelled.weights, targets(labelled.codes, labelled.n_classes))
     scores = spectrum.out_of_fold(ridge, labelled.folds)
     slope, shift = calibrate(scores, labelled.codes, labelled.weights)
@@ -207,17 +209,17 @@ def fit_to_targets(F: Matrix, labelled: LabelledRows, ridge: float) -> tuple[Flo
 
 
 def fit_linear(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
-    """Fit the linear learner; `tuned` is its ridge, chosen out of fold where not given."""
+    """Fit the linear learner; `tuned` is its ridge, chosen by out-of-fold loss if not given."""
     from scipy.special import expit  # lazy: scipy is slow to import
 
     if labelled.n_classes != 2:
         return fit_ridge(population, labelled, tuned)
-    ridge = tuned[0] if tuned else _best_ridge(labelled.some())
+    ridge = tuned[0] if tuned else _best_ridge(labelled.subsample())
     fit = _fit_near_boundary(population, labelled, ridge)
     margins = np.zeros(labelled.codes.size)
     for fold in np.unique(labelled.folds):
         out = labelled.folds == fold
-        without = _fit_near_boundary(population, labelled.taken(~out), ridge, LOOSE)
+        without = _fit_near_boundary(population, labelled.select(~out), ridge, TUNING_TOL)
         margins[out] = without.margins(labelled.rows[out])
     slope = best_slope(margins, 2 * labelled.codes - 1, labelled.weights)
     chance = expit(slope * margins)
@@ -227,7 +229,7 @@ def fit_linear(population: Population, labelled: LabelledRows, tuned: tuple[floa
 
 
 def best_slope(margins: Floats, signs: Ints, weights: Floats) -> float:
-    """Return the slope that makes margins the best log odds; the boundary stays where it is.
+    """Return the slope that calibrates margins as log-odds; the boundary stays where it is.
 
     Examples
     --------
@@ -240,19 +242,19 @@ def best_slope(margins: Floats, signs: Ints, weights: Floats) -> float:
 
 
 def _best_ridge(labelled: LabelledRows) -> float:
-    """Return the ridge with the least weighted log loss out of fold; each fit starts from that of the next larger."""
+    """Return the ridge with the smallest weighted out-of-fold log loss; ridges warm-start each other."""
     losses = np.zeros(len(LOGISTIC_RIDGES))
     for fold in np.unique(labelled.folds):
         out = labelled.folds == fold
-        inside = labelled.taken(~out)
-        for i, fit in fit_ridges(inside.rows, 2 * inside.codes - 1, inside.weights, LOGISTIC_RIDGES, tol=LOOSE):
+        inside = labelled.select(~out)
+        for i, fit in fit_ridges(inside.rows, 2 * inside.codes - 1, inside.weights, LOGISTIC_RIDGES, tol=TUNING_TOL):
             margins = (2 * labelled.codes[out] - 1) * fit.margins(labelled.rows[out])
             losses[i] += float(labelled.weights[out] @ np.logaddexp(0.0, -margins))
     return LOGISTIC_RIDGES[int(np.argmin(losses))]
 
 
 def _fit_near_boundary(population: Population, labelled: LabelledRows, ridge: float, tol: float = 1e-8) -> NewtonFit:
-    """Fit, and fit twice again near the boundary."""
+    """Fit once, then twice more with rows near the boundary up-weighted."""
     signs = 2 * labelled.codes - 1
     fit = fit_logistic(labelled.rows, signs, labelled.weights, ridge, tol=tol, with_hessian=False)
     settings = labelled.rows, signs, labelled.weights, ridge, 0.0
@@ -260,10 +262,10 @@ def _fit_near_boundary(population: Population, labelled: LabelledRows, ridge: fl
 
 
 def fit_ridge(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
-    """Fit ridge regression on the features; `tuned` is the ridge, chosen where not given."""
+    """Fit ridge regression on the features; `tuned` is the ridge, chosen if not given."""
     if not tuned:
-        some = labelled.some()
-        tuned = (best_ridge([with_constant(some.rows, CONSTANT)], some, LINEAR_RIDGES)[1],)
+        subset = labelled.subsample()
+        tuned = (best_ridge([with_constant(subset.rows, CONSTANT)], subset, LINEAR_RIDGES)[1],)
     coef, shift, out_of_fold = fit_to_targets(with_constant(labelled.rows, CONSTANT), labelled, tuned[0])
     return LearnerFit(LinearChances(coef[:-1], shift + CONSTANT * coef[-1]), out_of_fold, tuned)
 
@@ -272,21 +274,23 @@ def fit_ridge(population: Population, labelled: LabelledRows, tuned: tuple[float
 
 
 def fit_additive(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
-    """Fit the additive learner; `tuned` is its ridge, chosen by leaving rows out where not given."""
-    bends = population.bends
+    """Fit the additive learner; `tuned` is its ridge, chosen by leave-one-out if not given."""
+    curve_knots = population.curve_knots
 
     def design(Z: Floats) -> Floats:
-        return np.column_stack([Z, CURVE * bends(Z), np.full(len(Z), CONSTANT)])
+        return np.column_stack([Z, KNOT_SCALE * curve_knots(Z), np.full(len(Z), CONSTANT)])
 
     if not tuned:
-        some = labelled.some()
-        tuned = (best_ridge([design(some.dense)], some, LINEAR_RIDGES)[1],)
+        subset = labelled.subsample()
+        tuned = (best_ridge([design(subset.dense)], subset, LINEAR_RIDGES)[1],)
     coef, shift, out_of_fold = fit_to_targets(design(labelled.dense), labelled, tuned[0])
-    n_features, n_curved = labelled.rows.shape[1], bends.features.size
-    values = CURVE * coef[n_features:-1].reshape(n_curved, BENDS, labelled.n_classes).transpose(1, 0, 2)
-    for i, count in enumerate(bends.count):
+    n_features, n_curved = labelled.rows.shape[1], curve_knots.features.size
+    values = KNOT_SCALE * coef[n_features:-1].reshape(n_curved, CURVE_KNOTS, labelled.n_classes).transpose(1, 0, 2)
+    for i, count in enumerate(curve_knots.count):
         values[count:, i] = values[count - 1, i]
-    chances = AdditiveChances(bends.features, bends.knots, values, coef[:n_features], shift + CONSTANT * coef[-1])
+    chances = AdditiveChances(
+        curve_knots.features, curve_knots.knots, values, coef[:n_features], shift + CONSTANT * coef[-1]
+    )
     return LearnerFit(chances, out_of_fold, tuned)
 
 
@@ -294,10 +298,10 @@ def fit_additive(population: Population, labelled: LabelledRows, tuned: tuple[fl
 
 
 def fit_kernel(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit:
-    """Fit ridge regression on a Gaussian kernel; `tuned` is the number of its map and the ridge, chosen where not given."""
+    """Fit ridge regression on a Gaussian kernel; `tuned` is the index of its map and its ridge, chosen if not given."""
     if not tuned:
-        some = labelled.some()
-        tuned = best_ridge([kernel(some.dense) for kernel in population.maps], some, KERNEL_RIDGES)
+        subset = labelled.subsample()
+        tuned = best_ridge([kernel(subset.dense) for kernel in population.maps], subset, KERNEL_RIDGES)
     kernel: KernelMap = population.maps[int(tuned[0])]
     coef, shift, out_of_fold = fit_to_targets(kernel(labelled.dense), labelled, tuned[1])
     chances = KernelChances(

@@ -1,11 +1,13 @@
-"""The blend's forest and boosted trees, as plain arrays that one compiled loop follows; and estimators of the user.
+"""The blend's forest and boosted trees, as plain arrays walked by one compiled loop; and users' own estimators.
 
-Each is fitted once for each fold left out: the mean of the fits predicts, and every labelled row has a fit that has not seen it. The arrays are
-the same on every machine and for every version of the libraries that grew them, and safe to read from a file.
+Each learner is fitted once per fold: the mean of the fits predicts, and every labelled row has a fit that did
+not see it. The arrays are the same on every machine and for every version of the libraries that grew them,
+and safe to read from a file.
 
-**Categories and missing values.** Boosted trees see a category as one column and missing values as missing (``TreeView``). A split of a
-category into two sets of levels then becomes a chain of nodes, each of which asks for one level. A split of a number that may
-be missing becomes two nodes, the first of which asks whether it is. So a fitted model needs no categories and no missing values.
+**Categories and missing values.** Boosted trees see a category as one column and missing values as missing
+(``TreeView``). A split of a category into two sets of levels becomes a chain of nodes that test one level
+each. A split of a number that may be missing becomes two nodes, the first of which tests whether it is. So a
+fitted model has neither categories nor missing values.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from observal.learners.labelled import LabelledRows, LearnerFit, best_sharpness,
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.rows import Matrix, is_sparse
 
-if TYPE_CHECKING:  # a population has a view of its rows for trees
+if TYPE_CHECKING:  # population imports this module
     from observal.learners.population import Population
 
 FITTED_BY_LIGHTGBM = {"verbose": -1, "deterministic": True, "force_row_wise": True, "num_threads": 1, "seed": 0}
-NEVER = -1e9  # the log odds of a class that a fit has not seen
+NEVER = -1e9  # the log-odds of a class that a fit has not seen
 
 
 # -- trees as arrays --------------------------------------------------------------------------------------------
@@ -37,10 +39,11 @@ NEVER = -1e9  # the log odds of a class that a fit has not seen
 
 @dataclass(frozen=True, eq=False)
 class TreeChances:
-    """Chances from trees: the sum of a row's leaves, or the mean over groups of softmax of such sums.
+    """Probabilities from trees: the sum of a row's leaves, or the mean over groups of the softmax of such sums.
 
-    `roots` and `column` have the first node of each tree, and the first of the sums that its leaves add to. `feature`, `threshold`, `left`,
-    `right` and `value` are by node: a row goes left where its feature, rounded to 32 bits, is at most the threshold; a leaf has feature −1.
+    `roots` and `column` hold each tree's first node, and the first of the sums that its leaves add to.
+    `feature`, `threshold`, `left`, `right` and `value` are indexed by node: a row goes left if its feature,
+    rounded to 32 bits, is at most the threshold; a leaf has feature −1.
     """
 
     roots: NDArray[np.signedinteger[Any]]
@@ -50,21 +53,21 @@ class TreeChances:
     left: NDArray[np.signedinteger[Any]]
     right: NDArray[np.signedinteger[Any]]
     value: Floats  # shape (nodes, width)
-    start: Floats  # shape (groups, classes): where the sums begin
-    as_log_odds: bool  # whether the sums are log odds; else they are chances
+    start: Floats  # shape (groups, classes): initial values of the sums
+    as_log_odds: bool  # whether the sums are log-odds rather than probabilities
     n_features: int
-    sharpness: float = 1.0  # the power of the chances: above 1 makes them more confident, below 1 less
+    sharpness: float = 1.0  # exponent of the probabilities: above 1 they become more confident
 
     def __post_init__(self) -> None:
         for name in ("roots", "column", "feature", "left", "right"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int32))
         for name in ("threshold", "value", "start"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
-        if not self._is_sound():
+        if not self._is_valid():
             raise InvalidInput("The trees of a learner do not match; use an undamaged copy.")
 
-    def _is_sound(self) -> bool:
-        """Return whether every link leads to a later node, every feature exists and every leaf has a place to add to."""
+    def _is_valid(self) -> bool:
+        """Return whether links lead to later nodes, features exist and every leaf has sums to add to."""
         n = self.feature.size
         of_node = (self.threshold, self.left, self.right)
         if (
@@ -84,7 +87,7 @@ class TreeChances:
         inner = np.flatnonzero(self.feature >= 0)
         ends = np.concatenate([self.left[inner], self.right[inner]]).astype(np.int64)
         links = ends - np.tile(inner, 2)
-        last_sums = self.column.astype(np.int64) + self.value.shape[1]  # in 32 bits it could wrap to a negative number
+        last_sums = self.column.astype(np.int64) + self.value.shape[1]  # could overflow in 32 bits
         return bool(
             0.0 < self.sharpness < np.inf
             and (links > 0).all()
@@ -96,11 +99,11 @@ class TreeChances:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Features and classes."""
+        """Numbers of features and classes."""
         return self.n_features, self.start.shape[1]
 
     def __call__(self, Z: Floats) -> Floats:
-        """Return the chance of each class for standardised rows."""
+        """Return class probabilities of standardised rows."""
         from observal.learners.kernels.forest import add_leaves  # lazy: numba is slow to import
 
         if Z.shape[1] != self.n_features:
@@ -114,8 +117,8 @@ class TreeChances:
         return chances if self.sharpness == 1.0 else sharpen(chances, self.sharpness)
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the mean of several, one group after another."""
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """Return the mean of several, as consecutive groups."""
         offsets = np.cumsum([0, *(part.feature.size for part in parts)])
         places = np.cumsum([0, *(part.start.size for part in parts)])
 
@@ -143,7 +146,7 @@ class TreeChances:
 
 
 def fit_forest(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit | None:
-    """Fit extremely randomised trees; None where no fold leaves two classes."""
+    """Fit extremely randomised trees; None if no fold leaves two classes."""
     rows = np.asarray(labelled.rows, dtype=np.float32)
     parts = {
         fold: grow_forest(rows[train], labelled.codes[train], labelled.weights[train], labelled.n_classes, fold)
@@ -153,7 +156,7 @@ def fit_forest(population: Population, labelled: LabelledRows, tuned: tuple[floa
 
 
 def grow_forest(rows: NDArray[np.float32], codes: Ints, weights: Floats, n_classes: int, seed: int) -> TreeChances:
-    """Return extremely randomised trees, each of which tries the root of the number of features at a node.
+    """Grow extremely randomised trees that try √features splits per node.
 
     Examples
     --------
@@ -174,7 +177,7 @@ def grow_forest(rows: NDArray[np.float32], codes: Ints, weights: Floats, n_class
 
 
 def fit_boosted(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit | None:
-    """Fit LightGBM; None where no fold leaves two classes."""
+    """Fit LightGBM; None if no fold leaves two classes."""
     import lightgbm
 
     view, parts = population.view, {}
@@ -186,7 +189,9 @@ def fit_boosted(population: Population, labelled: LabelledRows, tuned: tuple[flo
             {"objective": "multiclass", "num_class": classes.size} if classes.size > 2 else {"objective": "binary"}
         )
         categories: Literal["auto"] | list[int] = "auto" if view is None else view.categories
-        data = lightgbm.Dataset(rows[train], own, weight=weights_of(labelled, train), categorical_feature=categories)
+        data = lightgbm.Dataset(
+            rows[train], own, weight=select_weights(labelled, train), categorical_feature=categories
+        )
         booster = lightgbm.train(
             {**BOOSTED, **FITTED_BY_LIGHTGBM, **native, **several}, data, BOOSTED_ROUNDS, keep_training_booster=True
         )
@@ -196,22 +201,22 @@ def fit_boosted(population: Population, labelled: LabelledRows, tuned: tuple[flo
     return join_folds(parts, labelled)
 
 
-def weights_of(labelled: LabelledRows, which: Bools) -> Floats | None:
-    """Return the weights of some rows; None where all rows count the same."""
+def select_weights(labelled: LabelledRows, which: Bools) -> Floats | None:
+    """Return the weights of the selected rows; None if all weights are equal."""
     return None if np.ptp(labelled.weights) == 0.0 else labelled.weights[which]
 
 
 def join_folds(parts: Mapping[int, TreeChances], labelled: LabelledRows) -> LearnerFit | None:
-    """Return the mean of each fold's trees, with the sharpness that suits rows they have not seen."""
+    """Return the mean of each fold's trees, with the sharpness that calibrates it on held-out rows."""
     if not parts:
         return None
-    rows, out_of_fold = np.asarray(labelled.rows, dtype=np.float32), labelled.undecided()
+    rows, out_of_fold = np.asarray(labelled.rows, dtype=np.float32), labelled.uniform_chances()
     for fold, part in parts.items():
         test = labelled.folds == fold
         out_of_fold[test] = part(rows[test])
     sharpness = best_sharpness(out_of_fold, labelled.codes, labelled.weights)
     return LearnerFit(
-        replace(TreeChances.joined(list(parts.values())), sharpness=sharpness), sharpen(out_of_fold, sharpness)
+        replace(TreeChances.join(list(parts.values())), sharpness=sharpness), sharpen(out_of_fold, sharpness)
     )
 
 
@@ -220,16 +225,16 @@ def join_folds(parts: Mapping[int, TreeChances], labelled: LabelledRows) -> Lear
 
 @dataclass(frozen=True, eq=False)
 class TreeView:
-    """From standardised rows to rows with categories and missing values."""
+    """Maps standardised rows to rows with categories and missing values."""
 
-    number: Ints  # the column that a number is read from; −1 for a category
+    number: Ints  # the source column of a number; −1 for a category
     gap: Ints  # the column that marks where the number is missing; −1 without one
     levels: Ints  # the columns of a category's levels, padded with −1
-    marked: Floats = field(repr=False)  # a level or a missing value is marked where its column is above this
+    marked: Floats = field(repr=False)  # a level or missing value is marked if its column is above this
 
     @classmethod
     def of(cls, groups: ColumnGroups | None, sample: Matrix) -> Self | None:
-        """Make it for standardised rows; None where no columns belong together.
+        """Build the view for standardised rows; None if no columns belong together.
 
         Examples
         --------
@@ -255,11 +260,11 @@ class TreeView:
 
     @property
     def categories(self) -> list[int]:
-        """The columns of the view that are categories."""
+        """The columns of the view that hold categories."""
         return np.flatnonzero(self.number < 0).tolist()
 
     def __call__(self, Z: Floats) -> NDArray[np.float32]:
-        """Return the rows; the code of a category is the place of its level, or their number where no level is marked."""
+        """Return the rows; a category's code is its level's position, or the number of levels if none is marked."""
         out = np.asarray(Z[:, np.maximum(self.number, 0)], dtype=np.float32)
         for place in np.flatnonzero(self.gap >= 0).tolist():
             out[Z[:, self.gap[place]] > self.marked[self.gap[place]], place] = np.nan
@@ -271,10 +276,10 @@ class TreeView:
 
 
 class Splits(NamedTuple):
-    """The splits of a model, one after the other.
+    """The splits of a model, concatenated.
 
-    `feature` is a column of the view, `kind` LightGBM's decision type, and `in_left` says for each split of a category, in their order,
-    which codes go left.
+    `feature` is a column of the view, `kind` LightGBM's decision type; `in_left` lists for each categorical
+    split which codes go left.
     """
 
     feature: Ints
@@ -284,9 +289,10 @@ class Splits(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """The nodes that each split becomes: how many, and for each of them its column and threshold, and where a row goes on either side.
+    """The nodes of each split: how many, their columns and thresholds, and where rows go next.
 
-    `low` and `high` are for values up to the threshold and above it: 0 the left child, 1 the right child, 2 the next node.
+    `low` and `high` apply to values up to the threshold and above it: 0 is the left child, 1 the right, 2 the
+    next node.
     """
 
     sizes: Ints
@@ -301,13 +307,13 @@ CATEGORY, _DEFAULT_LEFT, _MISSING, _GAPS = 1, 2, 12, 8  # bits of LightGBM's dec
 
 
 def plain_nodes(feature: Ints, threshold: Floats) -> Nodes:
-    """Return splits of numbers that are never missing, each of which is one node."""
+    """Return one node per split, for numbers that are never missing."""
     unit = np.ones(feature.size, dtype=np.int64)
     return Nodes(unit, feature, threshold, LEFT * unit, RIGHT * unit)
 
 
 def as_nodes(splits: Splits, view: TreeView) -> Nodes:
-    """Return splits of a view as nodes over the columns that it was made from."""
+    """Convert splits of a view to nodes over the view's source columns."""
     is_category = splits.kind & CATEGORY > 0
     asks_gap = ~is_category & (splits.kind & _MISSING == _GAPS) & (view.gap[splits.feature] >= 0)
     levels = view.levels[splits.feature[is_category]]
@@ -322,18 +328,18 @@ def as_nodes(splits: Splits, view: TreeView) -> Nodes:
     total = int(count.sum())
     feature, threshold = np.empty(total, dtype=np.int64), np.full(total, np.inf)
     low, high = np.full(total, NEXT), np.full(total, NEXT)
-    # The last node of a split of numbers compares the number.
+    # The last node of a numeric split compares the number.
     feature[last], threshold[last] = view.number[splits.feature], splits.threshold
     low[last], high[last] = LEFT, RIGHT
     before = last[asks_gap] - 1
     feature[before] = view.gap[splits.feature[asks_gap]]
     threshold[before] = view.marked[feature[before]]
     high[before] = np.where(splits.kind[asks_gap] & _DEFAULT_LEFT > 0, LEFT, RIGHT)
-    # Each node of a category asks for one level. Where none is left to ask for, every row goes the way of other levels.
+    # Each node of a categorical split tests one level. After the last, rows go where unlisted levels go.
     first = (last - count + 1)[is_category]
     of_split, place = np.nonzero(asked)
     at = first[of_split] + asked.cumsum(axis=1)[of_split, place] - 1
-    nodes = np.repeat(first, count[is_category]) + within(count[is_category])
+    nodes = np.repeat(first, count[is_category]) + count_within(count[is_category])
     owner = np.repeat(np.arange(size.size), count[is_category])
     feature[nodes], threshold[nodes] = levels[owner, 0], np.inf
     feature[at], threshold[at] = levels[of_split, place], view.marked[levels[of_split, place]]
@@ -342,28 +348,28 @@ def as_nodes(splits: Splits, view: TreeView) -> Nodes:
     return Nodes(count, feature, threshold, low, high)
 
 
-def within(counts: Ints) -> Ints:
-    """Return 0, 1, …, count − 1 for each count, one after the other."""
+def count_within(counts: Ints) -> Ints:
+    """Return 0, 1, …, count − 1 for each count, concatenated."""
     return np.asarray(np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts))
 
 
-# -- what LightGBM wrote about its trees, as arrays -------------------------------------------------------------
+# -- LightGBM's trees as arrays ---------------------------------------------------------------------------------
 
 
 def from_lightgbm(
     text: str, classes: Ints, n_classes: int, n_features: int, view: TreeView | None = None
 ) -> TreeChances:
-    """Return what LightGBM wrote about its trees as arrays.
+    """Convert LightGBM's trees to arrays.
 
-    `text` is from ``model_to_string``. `classes` are the codes that it has seen: two for a binary model, which has one tree in each round.
-    `view` is how the rows were shown to LightGBM; the arrays are about the rows themselves. Without it features are numeric, and no value
-    is missing.
+    `text` is from ``model_to_string``. `classes` are the codes it was trained on: two for a binary model,
+    which has one tree per round. `view` is how LightGBM saw the rows; the arrays apply to the rows
+    themselves. Without it, features are numeric and never missing.
     """
     text = text.split("\nend of trees", maxsplit=1)[0]
     own = classes[1:] if classes.size == 2 else classes
 
     def numbers(name: str, kind: DTypeLike) -> NDArray[Any]:
-        """Return a field of all trees, one after the other; a tree of one leaf does not have every field."""
+        """Return a field of all trees, concatenated; a tree of one leaf lacks some fields."""
         return np.array(" ".join(re.findall(f"\n{name}=(.*)", text)).split(), dtype=kind)
 
     leaves = numbers("num_leaves", np.int64)
@@ -376,16 +382,19 @@ def from_lightgbm(
         kinds = numbers("decision_type", np.int64)
         in_left = _codes_left(numbers, of_tree, kinds & CATEGORY > 0, view.levels.shape[1] + 1)
         nodes = as_nodes(Splits(split_feature, split_threshold, kinds, in_left), view)
-    # The nodes of a tree: those of its splits first, then leaves, which LightGBM counts from ~0.
+    # A tree's nodes: those of its splits first, then leaves, which LightGBM counts from ~0.
     inner = np.bincount(of_tree, weights=nodes.sizes, minlength=leaves.size).astype(np.int64)
     sizes = inner + leaves
     roots = np.cumsum(sizes) - sizes
-    at_node, at_leaf = np.repeat(roots, inner) + within(inner), np.repeat(roots + inner, leaves) + within(leaves)
+    at_node, at_leaf = (
+        np.repeat(roots, inner) + count_within(inner),
+        np.repeat(roots + inner, leaves) + count_within(leaves),
+    )
     total = int(sizes.sum())
     feature, threshold, value = np.full(total, -1, dtype=np.int64), np.zeros(total), np.zeros((total, 1))
     feature[at_node], threshold[at_node] = nodes.feature, nodes.threshold
     value[at_leaf, 0] = numbers("leaf_value", np.float64)
-    # Where a split begins, among the nodes of its tree, and where its children do.
+    # Where each split starts among the nodes of its tree, and where its children do.
     starts = at_node[np.cumsum(nodes.sizes) - nodes.sizes]
     first_split = np.cumsum(splits) - splits
 
@@ -408,40 +417,40 @@ def from_lightgbm(
 def _codes_left(
     numbers: Callable[[str, DTypeLike], NDArray[Any]], of_tree: Ints, of_category: Bools, n_codes: int
 ) -> Bools:
-    """Return which codes go left at each split of a category: LightGBM has a set of bits for each, in words of 32."""
+    """Return which codes go left at each categorical split, from LightGBM's bit sets of 32-bit words."""
     sets, ends = numbers("num_cat", np.int64), numbers("cat_boundaries", np.int64)
     words = numbers("cat_threshold", "<u4")
-    n_ends = np.where(sets > 0, sets + 1, 0)  # a tree without categories has none
+    n_ends = np.where(sets > 0, sets + 1, 0)  # a tree without categorical splits has none
     first_end = np.cumsum(n_ends) - n_ends
     n_words = np.where(sets > 0, ends[np.minimum(first_end + sets, ends.size - 1)], 0) if ends.size else sets
     tree, place_of_set = of_tree[of_category], numbers("threshold", np.float64)[of_category].astype(np.int64)
     begin, end = (ends[first_end[tree] + place_of_set + k] + (np.cumsum(n_words) - n_words)[tree] for k in (0, 1))
-    of_split, place = np.repeat(np.arange(tree.size), end - begin), within(end - begin)
+    of_split, place = np.repeat(np.arange(tree.size), end - begin), count_within(end - begin)
     out = np.zeros((tree.size, -(-n_codes // 32), 32), dtype=bool)
     bits = np.unpackbits(words.view(np.uint8), bitorder="little").reshape(-1, 32)
     out[of_split, place] = bits[np.repeat(begin, end - begin) + place]
     return out.reshape(tree.size, 32 * out.shape[1])[:, :n_codes]
 
 
-# -- estimators of the user -------------------------------------------------------------------------------------
+# -- users' own estimators --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class FoldMean:
-    """The mean of scikit-learn classifiers that were fitted on class codes, each without a fold."""
+    """The mean of scikit-learn classifiers that were each fitted on class codes without one fold."""
 
     fits: tuple[Any, ...]
     n_features: int
     n_classes: int
-    slow: bool = False  # to predict, so that not all rows of a pool are shown to them
+    slow: bool = False  # to predict; such a learner sees only a shortlist of the pool
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Features and classes."""
+        """Numbers of features and classes."""
         return self.n_features, self.n_classes
 
     def __call__(self, Z: Matrix) -> Floats:
-        """Return the chance of each class for standardised rows."""
+        """Return class probabilities of standardised rows."""
         out = np.zeros((Z.shape[0], self.n_classes))
         for fit in self.fits:
             out[:, np.asarray(fit.classes_).astype(np.int64)] += fit.predict_proba(Z)
@@ -449,11 +458,11 @@ class FoldMean:
 
 
 def fit_estimator(estimator: object, labelled: LabelledRows, slow: bool = False) -> LearnerFit | None:
-    """Fit clones of a scikit-learn classifier on standardised rows; None where no fold leaves two classes."""
+    """Fit clones of a scikit-learn classifier on standardised rows; None if no fold leaves two classes."""
     from sklearn.base import clone
     from sklearn.utils.validation import has_fit_parameter
 
-    out_of_fold = labelled.undecided()
+    out_of_fold = labelled.uniform_chances()
     shape = labelled.rows.shape[1], labelled.n_classes
     fits = []
     for fold, train, test in labelled.splits():

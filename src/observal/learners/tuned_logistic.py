@@ -14,13 +14,13 @@ from observal.learners.newton_fit import NewtonFit, Objective, make_objective, s
 from observal.problem.rows import Matrix, is_sparse, stack_rows
 
 RIDGES = tuple(float(r) for r in 10.0 ** np.arange(-5.0, 0.6, 0.5))
-RIDGE_FOLDS = 5  # folds for choosing a ridge
-STEPS = 50  # steps of Newton's method, at most
-NEAR_FITS = 2  # fits after the first; more of them no longer move the boundary
+RIDGE_FOLDS = 5  # folds for tuning a ridge
+STEPS = 50  # most Newton steps
+NEAR_FITS = 2  # refits near the boundary; more no longer move it
 
 
 class TunedRidge(NamedTuple):
-    """A ridge, and each row's log loss under a fit that has not seen it."""
+    """A ridge, and each row's out-of-fold log loss."""
 
     ridge: float
     losses: Floats
@@ -36,10 +36,11 @@ def fit_logistic(
     tol: float = 1e-8,
     with_hessian: bool = True,
 ) -> NewtonFit:
-    """Fit logistic regression with half a row of each class added at the origin, so one class is enough.
+    """Fit logistic regression with half a row of each class added at the origin, so that one class is enough.
 
-    `X` is standardised. Of `weights` only the ratios count. `ridge` and `penalty`, that of the second moment, are as in ``make_objective``;
-    `start` is (w, b). It stops when another step would lower the objective by less than `tol`. Without the Hessian it takes less time.
+    `X` is standardised. Only the ratios of `weights` matter. `ridge` and `penalty`, the second moment's, are
+    as in ``make_objective``; `start` is (w, b). Stops when a step would lower the objective by less than
+    `tol`. It is faster without the Hessian.
 
     Examples
     --------
@@ -55,7 +56,7 @@ def fit_logistic(
 def fit_ridges(
     X: Matrix, signs: Ints, weights: Floats, ridges: Sequence[float], penalty: float = 0.0, *, tol: float
 ) -> Iterator[tuple[int, NewtonFit]]:
-    """Yield a fit without its Hessian for the place of each ridge, the largest first; each starts from the one before.
+    """Yield the index and fit of each ridge, largest first; each fit is a warm start for the next.
 
     Examples
     --------
@@ -72,9 +73,9 @@ def fit_ridges(
 
 
 def nearness(margins: Floats, typical: float) -> Floats:
-    """Return the weight of a row by its distance from the boundary: 1 on it, ½ at a typical distance, ``1/(1 + (m/h)²)``.
+    """Return a row's weight by its distance from the boundary: 1 there, ½ at a typical distance.
 
-    m are the log odds of each row, `margins`, and h is the typical distance; if that is 0, every row has weight 1.
+    The weight is ``1/(1 + (m/h)²)``, with m the log-odds (`margins`) and h the typical distance; 1 if h is 0.
 
     Examples
     --------
@@ -98,13 +99,13 @@ def near_boundary(
     population: Matrix,
     with_hessian: bool = True,
 ) -> tuple[NewtonFit, Floats]:
-    """Fit two more times, up-weighting rows near the last boundary; return the last fit and its weights.
+    """Refit twice, up-weighting rows near the last boundary; return the last fit and its weights.
 
-    Mistakes are made near the boundary, but the log loss also depends on how confident the fit is about rows far from it. If the
-    probability of a class is not quite logistic, for example because some labels are wrong, such rows pull the boundary away
-    from where it would make the fewest mistakes.
+    Mistakes happen near the boundary, but the log loss also depends on the confidence in rows far from it. If
+    class probabilities are not quite logistic, for example because some labels are wrong, those rows pull the
+    boundary away from where it would make the fewest mistakes.
 
-    `fit` is the fit on `weights`. The typical distance is the root mean square of that of `population`, rows that represent it.
+    `fit` was fitted on `weights`. The typical distance is the root mean square over `population`, a sample of rows.
 
     Examples
     --------
@@ -135,10 +136,10 @@ def tune(
     penalty: float = 0.0,
     groups: Ints | None = None,
 ) -> TunedRidge:
-    """Return the ridge with the fewest weighted mistakes out of fold among those whose log loss is about the least.
+    """Return the ridge with the fewest weighted out-of-fold mistakes among those of about the smallest loss.
 
-    Mistakes are what counts, but they are few and jump. So they decide only between ridges whose log loss exceeds the least
-    one by no more than a standard error of the difference.
+    Mistakes are what counts, but they are few and jumpy. So they decide only between ridges whose log loss
+    exceeds the smallest by no more than a standard error of the difference.
 
     Each fit starts from that of the next larger ridge. Rows of a group share a fold.
 
@@ -160,18 +161,18 @@ def tune(
             margins[i, outside] = signs[outside] * fit.margins(X[outside])
     losses = np.logaddexp(0.0, -margins)
     least = min(order, key=lambda i: float(losses[i] @ weights))
-    flat = [i for i in order if about_equal(losses[i] - losses[least], weights)]
+    flat = [i for i in order if is_within_error(losses[i] - losses[least], weights)]
     best = min(flat, key=lambda i: (float((margins[i] <= 0.0) @ weights), float(losses[i] @ weights)))
     return TunedRidge(ridges[best], losses[best])
 
 
-def about_equal(differences: Floats, weights: Floats) -> bool:
-    """Tell whether the weighted sum of differences is no more than its standard error.
+def is_within_error(differences: Floats, weights: Floats) -> bool:
+    """Return whether the weighted sum of differences is at most its standard error.
 
     Examples
     --------
     >>> import numpy as np
-    >>> [about_equal(np.array(d), np.ones(4)) for d in ([0.1, -0.1, 0.2, 0.0], [0.1, 0.1, 0.2, 0.1])]
+    >>> [is_within_error(np.array(d), np.ones(4)) for d in ([0.1, -0.1, 0.2, 0.0], [0.1, 0.1, 0.2, 0.1])]
     [True, False]
     """
     total = float(differences @ weights)
@@ -189,26 +190,26 @@ def leverages(X: Matrix, hessian: Floats) -> Floats:
     [2.0, 1.0]
     """
     jitter = 1e-12 * float(np.trace(hessian)) / len(hessian)
-    # NumPy's functions, not SciPy's: SciPy's BLAS has its own threads, and the two slow each other down.
+    # NumPy, not SciPy: SciPy's BLAS has its own thread pool, and the two slow each other down.
     root = np.linalg.inv(np.linalg.cholesky(hessian + jitter * np.eye(len(hessian))))  # H⁻¹ = rootᵀ·root
     projected = np.asarray(X @ root[:, :-1].T)
-    projected += root[:, -1]  # in place: allocating another array of this size would take longer than the sum
+    projected += root[:, -1]  # in place: another array of this size would take longer than the sum
     return np.asarray(np.einsum("ij,ij->i", projected, projected))
 
 
 def _objective(X: Matrix, signs: Ints, weights: Floats, ridge: float, penalty: float) -> Objective:
     return make_objective(
-        stack_rows(X, _centre(X)),
+        stack_rows(X, _centre_rows(X)),
         np.concatenate([signs, [-1, 1]]),
-        _with_centre(weights),
+        _add_centre_weights(weights),
         regulariser="second_moment" if penalty else None,
         penalty=penalty,
         ridge=ridge,
     )
 
 
-def _with_centre(weights: Floats) -> Floats:
-    """Return weights of mean 1, those of the two half rows at the origin last."""
+def _add_centre_weights(weights: Floats) -> Floats:
+    """Return weights of mean 1, followed by those of the two half rows at the origin."""
     if not weights.sum() > 0.0:
         weights = np.ones(weights.size)  # if no mistake costs anything, any fit is as good
     half = 0.5 * float(weights.mean()) if weights.size else 0.5
@@ -216,7 +217,7 @@ def _with_centre(weights: Floats) -> Floats:
     return np.asarray(a / a.mean())
 
 
-def _centre(X: Matrix) -> Matrix:
+def _centre_rows(X: Matrix) -> Matrix:
     """Return two rows of zeros, sparse if X is."""
     if is_sparse(X):
         from scipy.sparse import csr_array

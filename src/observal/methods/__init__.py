@@ -1,7 +1,8 @@
-"""Methods: each a frozen dataclass; ``observal.problem.method.Method`` says what a method must have.
+"""Methods: each a frozen dataclass that implements ``observal.problem.method.Method``.
 
-``auto.py``, ``newton.py`` and ``committee.py`` choose from a pool: ``fitter.py`` has what their fits share, ``draw.py`` and ``stream.py`` how rows
-are chosen. ``observal.paper`` has the methods of the paper, which take rows in epochs.
+``auto.py``, ``newton.py`` and ``committee.py`` choose from a pool. ``fitter.py`` is what their fits share;
+``draw.py`` and ``stream.py`` choose rows. The paper's methods, which take rows in epochs, are in
+``observal.paper``.
 """
 
 from typing import Any, Literal
@@ -30,7 +31,7 @@ MethodLike = Method[Any] | Literal["auto", "newton"] | None
 
 
 def as_method(method: MethodLike) -> Method[Any]:
-    """Return a method, by its name on the command line or as it is; ``AutoVC`` for None.
+    """Return a method given as an instance or by its command-line name; ``AutoVC`` for None.
 
     Examples
     --------

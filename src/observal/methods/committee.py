@@ -1,4 +1,4 @@
-"""CommitteeVC: any scikit-learn classifier; asks where a committee is undecided: a forest's own trees, or bootstrap fits."""
+"""CommitteeVC: any scikit-learn classifier; asks where a committee (forest trees or bootstrap fits) disagrees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from observal.errors import InvalidInput
 from observal.intervals.error import JudgedLabels, intervals_of, judge_labels, left_out
 from observal.intervals.state import PoolState, as_near
 from observal.learners.folds import COARSE_FOLDS, INTERVAL_FOLDS
-from observal.methods.draw import Choice, draw, draw_plan, least_chance
+from observal.methods.draw import Choice, draw_plan, least_chance, prepare_draw
 from observal.methods.fitter import WeightedLabels
 from observal.problem.interval import Interval
 from observal.problem.judged_rows import JudgedRows
@@ -25,50 +25,51 @@ from observal.problem.problem import Problem
 from observal.problem.result import Round
 from observal.problem.rows import Features, Rows, count_rows, single_precision
 
-COMMITTEE_ROWS = 4096  # rows that all members judge at once
-# Floor for the variance of a margin in [−1, 1]: if all members agree, rows are ordered by their margin.
+COMMITTEE_ROWS = 4096  # rows that all members predict at once
+# Floor for the variance of a margin in [−1, 1]: if all members agree, rows are ordered by margin.
 MARGIN_VARIANCE = 1e-12
 
-Shares = Callable[[Features], Floats]
-"""From rows to each member's share of each class: members × rows × classes."""
+MemberProbabilities = Callable[[Features], Floats]
+"""From rows to each member's class probabilities: members × rows × classes."""
 
 
 @dataclass(frozen=True, repr=False)
 class CommitteeVC(Method[PoolState]):
-    """Any classifier on clipped, tempered importance weights; asks where a committee is undecided.
+    """Any classifier on clipped, tempered importance weights; asks where a committee disagrees.
 
-    The committee of a random forest is its trees. That of any other classifier is a few more fits on bootstrap samples.
+    The committee of a random forest is its trees; that of any other classifier is a few fits on bootstrap samples.
 
     Parameters
     ----------
     estimator : scikit-learn classifier
-        Its ``fit`` must take `sample_weight`: boosted trees, a calibrated model, or a pipeline whose last step takes it. It
-        is cloned and never changed. If its `random_state` is None, a fixed one is used. If log and pool are tables, it is given their rows
-        as they are: names, types, text and missing values.
+        Its ``fit`` must take `sample_weight`: boosted trees, a calibrated model, or a pipeline whose last
+        step takes it. It is cloned and never changed. A `random_state` of None is replaced by a fixed one. If
+        log and pool are tables, it gets their rows unchanged: names, types, text and missing values.
     members : int
-        How many bootstrap fits a committee has. A forest with at least as many trees needs none.
+        Bootstrap fits in a committee. A forest with at least as many trees needs none.
     batch, explore_share, gate_share
-        How a round chooses; see ``Choice``.
+        How a round chooses rows; see ``Choice``.
     tempering : float
         Weights are raised to this power: 1 is the full correction, 0 none.
     clip_constant : float
-        Takes the place of the log term in the paper's clip threshold, as C does in the paper's experiments; the larger, the
-        more weights are clipped.
+        Replaces the log term in the paper's clip threshold, like C in the paper's experiments; the larger,
+        the more weights are clipped.
 
     Notes
     -----
-    Each bootstrap member is fitted on as many rows drawn from the labelled ones, with replacement and in proportion to their
-    weights (see ``resample``). The margin is the probability of the committee's class minus that of its strongest rival
-    (votes, where there are no probabilities). With M its mean over members and V its variance, rows are ordered by
-    ``gap(x) = M² / (2·V)``: ``NewtonVC``'s (w·x)² / (2·xᵀH⁻¹x) with the variance measured instead
-    of read off a Hessian. V counts the average variance of all rows as one more member, because few members measure it
-    badly. Equal gaps, of which trees have many, are ordered at random. The chance of a flip is Φ(−M/sqrt(V)). There is no
-    rule like NewtonVC's `stop_below`, because trees also agree where none of them has seen any data.
+    Each bootstrap member is fitted on a weighted sample of the labelled rows, drawn with replacement
+    and of the same size (see ``resample``). A row's margin is the probability of the committee's class minus
+    that of the runner-up (votes, if there are no probabilities). With M its mean over members and V its
+    variance, rows are ordered by ``gap(x) = M² / (2·V)``: ``NewtonVC``'s (w·x)² / (2·xᵀH⁻¹x), with the
+    variance measured instead of taken from a Hessian. Few members measure V badly, so the average variance of
+    all rows counts as one more member. Tied gaps, which trees often have, are ordered at random. The
+    probability of a flip is Φ(−M/sqrt(V)). There is no rule like NewtonVC's `stop_below`, because trees also
+    agree where none of them has seen data.
 
-    A forest, alone or as the last step of a pipeline, is returned as it was fitted. Otherwise a scikit-learn ``VotingClassifier`` is
-    returned: half of its probability is that of one fit on all labelled rows, half the mean of the members', whose mistakes average out
-    (see ``average``). A classifier without
-    probabilities comes back as that one fit. A class of which no label is known is not among its ``classes_``.
+    A forest, alone or as the last step of a pipeline, is returned as fitted. Otherwise a scikit-learn
+    ``VotingClassifier`` is returned: half of its probability is that of one fit on all labelled rows, half
+    the mean of the members', whose mistakes average out (see ``average_with_members``). A classifier without
+    probabilities is returned as that one fit. A class without labels is not in its ``classes_``.
 
     Examples
     --------
@@ -103,7 +104,7 @@ class CommitteeVC(Method[PoolState]):
     pool_may_grow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        choice = self.choice  # it checks itself
+        choice = self.choice  # validates its own settings
         _weight_name(self.estimator)
         keep(
             self,
@@ -122,7 +123,7 @@ class CommitteeVC(Method[PoolState]):
 
     @property
     def choice(self) -> Choice:
-        """How a round chooses."""
+        """How a round chooses rows."""
         return Choice(self.batch, self.explore_share, self.gate_share)
 
     # -- the five functions that the session calls --------------------------------------------------------------
@@ -135,7 +136,7 @@ class CommitteeVC(Method[PoolState]):
         """Draw the rows of the next round."""
         if not state.any_left(problem):
             return Stop()
-        plan = draw_plan(draw(problem, state, self.choice, state.model.ranks[problem.n_logged :]), rng)
+        plan = draw_plan(prepare_draw(problem, state, self.choice, state.model.ranks[problem.n_logged :]), rng)
         ranks = state.model.unlabelled_ranks()
         near, gaps = (None, None) if ranks is None else as_near(plan, ranks, problem.n_logged)
         return replace(plan, near=near, near_gaps=gaps)
@@ -147,7 +148,7 @@ class CommitteeVC(Method[PoolState]):
         return state.after(plan, answers, replace(state.fit, rng=rng))
 
     def describe(self, problem: Problem, state: PoolState) -> Round:
-        """Return the round as people see it."""
+        """Return the round's public summary."""
         model: CommitteeModel = state.model
         return state.as_round(
             estimator=model.estimator,
@@ -157,11 +158,11 @@ class CommitteeVC(Method[PoolState]):
         )
 
     def intervals(self, problem: Problem, state: PoolState) -> dict[str, Interval]:
-        """Return intervals for the error and, with two classes, more; see ``observal.intervals.error``."""
+        """Return intervals for the error and, with two classes, other measures; see ``observal.intervals.error``."""
         return intervals_of(problem, state, state.model.judged_labels)
 
     def judged(self, problem: Problem, state: PoolState) -> JudgedRows | None:
-        """Return the labelled rows as fits that have not seen them judge them."""
+        """Return the labelled rows with held-out predictions."""
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 
@@ -184,35 +185,35 @@ class CommitteeFitter:
 
         rows, y, weights, clip = self.labelled(state)
         classes = self.problem.logged.classes
-        estimator, shares = fit_committee(self.method, self.X.select(rows), y, weights, classes, self.rng)
-        if shares is None:
+        estimator, probabilities = fit_committee(self.method, self.X.select(rows), y, weights, classes, self.rng)
+        if probabilities is None:
             return CommitteeModel(self, state, estimator, self.rng.random(len(self.X)), 1.0, clip, None)
-        gaps = gaps_of(shares, self.X)
+        gaps = committee_gaps(probabilities, self.X)
         flips = float(ndtr(-np.sqrt(2.0 * gaps[self.problem.n_logged :])).mean())
         return CommitteeModel(self, state, estimator, rank(gaps, self.rng.random(gaps.size)), flips, clip, gaps)
 
     def labelled(self, state: PoolState) -> tuple[Ints, NDArray[Any], Floats, float]:
-        """Return the labelled rows, their labels, their clipped and tempered weights with costs, and the clip threshold."""
+        """Return the labelled rows, their labels and final weights (tempered, times cost), and the clip threshold."""
         labels = WeightedLabels.of(self.problem, state, self.method.clip_constant)
-        y = _plain(self.problem.logged.classes)[labels.codes]
+        y = _as_plain_dtype(self.problem.logged.classes)[labels.codes]
         return labels.rows, y, labels.weights(self.method.tempering), labels.clip
 
 
 @dataclass(frozen=True, eq=False)
 class CommitteeModel:
-    """The fit after a round."""
+    """The fitted committee after a round."""
 
     fitter: CommitteeFitter = field(repr=False)
     state: PoolState = field(repr=False)
     estimator: Classifier
-    ranks: Floats = field(repr=False)  # of each row's gap, equal gaps in random order
-    flips: float  # the expected share of pool rows whose class more labels would change
+    ranks: Floats = field(repr=False)  # of each row's gap, ties in random order
+    flips: float  # the expected share of pool rows whose predicted class more labels would change
     clip: float
     gaps: Floats | None = field(repr=False)  # None while all labels are the same
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:
-        """The labelled rows as committees that have not seen them judge them."""
+        """The labelled rows with the predictions of committees that were not fitted on them."""
         problem, X = self.fitter.problem, self.fitter.X
         classes = problem.logged.classes
         rows, y, weights, _ = self.fitter.labelled(self.state)
@@ -224,15 +225,15 @@ class CommitteeModel:
 
         forest = self.unlabelled_ranks() is not None
 
-        def gaps(before: PoolState, some: Ints) -> Floats | None:
+        def gaps(before: PoolState, subset: Ints) -> Floats | None:
             ranks = before.model.unlabelled_ranks() if forest else None
-            return None if ranks is None else np.asarray(ranks[some])
+            return None if ranks is None else np.asarray(ranks[subset])
 
         labels = judge_labels(
             problem,
             self.state,
             gaps,
-            lambda some: _scores(self.estimator, X.select(some), classes),
+            lambda subset: _scores(self.estimator, X.select(subset), classes),
             out_of_fold,
             folds=INTERVAL_FOLDS,
         )
@@ -243,19 +244,19 @@ class CommitteeModel:
         return labels.allowing_for(wrong.astype(np.float64) - now)
 
     def unlabelled_ranks(self) -> Floats | None:
-        """Return the rank of each row's gap, that of a labelled row as if its label were unknown.
+        """Return the rank of each row's gap, labelled rows as if their label were unknown.
 
-        It is judged by the trees of a forest that have not seen it. None for other estimators: several more committees in each round
-        would take too long. Among rows without a label the order is that of `ranks`.
+        A forest ranks them by the out-of-bag trees. None for other estimators: refitting committees in every
+        round would take too long. Unlabelled rows keep the order of `ranks`.
         """
         rows, _, weights, _ = self.fitter.labelled(self.state)
         used = rows[weights > 0.0]
-        trees = shares_of_trees(self.estimator, self.fitter.method.members)
-        unseen = unseen_by_trees(self.estimator, used.size)
-        if self.gaps is None or trees is None or unseen is None:
+        trees = tree_probabilities(self.estimator, self.fitter.method.members)
+        out_of_bag = find_out_of_bag(self.estimator, used.size)
+        if self.gaps is None or trees is None or out_of_bag is None:
             return None
         gaps = self.gaps.copy()
-        gaps[used] = gaps_of(trees, self.fitter.X.select(used), unseen)
+        gaps[used] = committee_gaps(trees, self.fitter.X.select(used), out_of_bag)
         return rank(gaps, self.ranks)
 
 
@@ -266,13 +267,13 @@ def fit_committee(
     weights: Floats,
     classes: NDArray[Any],
     rng: np.random.Generator,
-) -> tuple[Classifier, Shares | None]:
-    """Return the classifier for the user, and the members' shares of rows; None while all labels are the same."""
-    own = _fit_clone(method.estimator, X, y, weights, classes)
-    if isinstance(own, ConstantClassifier):
-        return own, None
-    if (trees := shares_of_trees(own, method.members)) is not None:
-        return own, trees
+) -> tuple[Classifier, MemberProbabilities | None]:
+    """Return the classifier for the user, and a function for the members' probabilities (None if only one class)."""
+    full_fit = _fit_clone(method.estimator, X, y, weights, classes)
+    if isinstance(full_fit, ConstantClassifier):
+        return full_fit, None
+    if (trees := tree_probabilities(full_fit, method.members)) is not None:
+        return full_fit, trees
     members = []
     for member in range(method.members):
         sample = resample(weights, y, rng)
@@ -281,7 +282,9 @@ def fit_committee(
                 method.estimator, X.select(sample), y[sample], np.ones(sample.size), classes, random_state=1 + member
             )
         )
-    return average(own, members, X), lambda rows: np.stack([class_shares(member, rows) for member in members])
+    return average_with_members(full_fit, members, X), lambda rows: np.stack(
+        [class_probabilities(member, rows) for member in members]
+    )
 
 
 def _fit_clone(
@@ -293,14 +296,14 @@ def _fit_clone(
     used = weights > 0.0
     labels = np.unique(y[used])
     if labels.size < 2:
-        return ConstantClassifier(classes, labels[0] if labels.size else _plain(classes)[0])
+        return ConstantClassifier(classes, labels[0] if labels.size else _as_plain_dtype(classes)[0])
     fit = clone(estimator)
     unseeded = [name for name, value in fit.get_params().items() if _is_seed(name) and value is None]
     fit.set_params(**dict.fromkeys(unseeded, random_state))
     try:
-        # Equal weights are left out, because scikit-learn's boosted trees are many times slower with them.
-        equal = np.ptp(weights[used]) == 0.0
-        weight_argument = {} if equal else {_weight_name(fit): weights[used] / weights[used].mean()}
+        # Equal weights are omitted: scikit-learn's boosted trees are many times slower with weights.
+        all_equal = np.ptp(weights[used]) == 0.0
+        weight_argument = {} if all_equal else {_weight_name(fit): weights[used] / weights[used].mean()}
         return fit.fit(X.select(np.flatnonzero(used)).for_estimator(), y[used], **weight_argument)
     except ValueError as error:
         given_as = "" if X.is_table else ", each an array of numbers without column names"
@@ -311,7 +314,7 @@ def _fit_clone(
 
 
 def rank(gaps: Floats, ties: Floats) -> Floats:
-    """Return the rank of each gap, equal ones in the order of `ties`."""
+    """Return the rank of each gap, breaking ties by `ties`."""
     ranks = np.empty(gaps.size)
     ranks[np.lexsort((ties, gaps))] = np.arange(gaps.size)
     return ranks
@@ -319,13 +322,13 @@ def rank(gaps: Floats, ties: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ConstantClassifier:
-    """The classifier that CommitteeVC returns while all labels are the same: it predicts that label for every row."""
+    """What CommitteeVC returns while all labels are the same: it predicts that label for every row."""
 
     classes_: NDArray[Any] = field(repr=False)
     label: Any
 
     def predict(self, X: Features) -> NDArray[Any]:
-        """Return the one class for each row."""
+        """Return the single class for each row."""
         return np.full(count_rows(X), self.label, dtype=np.asarray(self.label).dtype)
 
     def score(self, X: Features, y: ArrayLike) -> float:
@@ -334,18 +337,18 @@ class ConstantClassifier:
 
 
 def _scores(fit: Classifier, rows: Rows, classes: NDArray[Any]) -> tuple[Floats, Ints]:
-    """Return the lead of each row's predicted class, negative unless it is the last class, and the class code."""
+    """Return each row's margin, negative unless the last class is predicted, and its predicted class code."""
     X = rows.for_estimator()
-    predicted = np.argmax(np.asarray(fit.predict(X))[:, None] == _plain(classes), axis=1)
+    predicted = np.argmax(np.asarray(fit.predict(X))[:, None] == _as_plain_dtype(classes), axis=1)
     if isinstance(fit, ConstantClassifier):
         return np.zeros(predicted.size), predicted
-    shares = np.sort(class_shares(fit, X), axis=1)
-    lead = shares[:, -1] - shares[:, -2]
-    return np.where(predicted == len(classes) - 1, lead, -lead), predicted
+    probabilities = np.sort(class_probabilities(fit, X), axis=1)
+    margin = probabilities[:, -1] - probabilities[:, -2]
+    return np.where(predicted == len(classes) - 1, margin, -margin), predicted
 
 
-def _plain(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return classes as a plain dtype instead of objects if possible, because scikit-learn needs it."""
+def _as_plain_dtype(classes: NDArray[Any]) -> NDArray[Any]:
+    """Return classes with a plain dtype instead of object if possible, as scikit-learn requires."""
     plain = np.asarray(classes.tolist())
     return plain if plain.shape == classes.shape and plain.tolist() == classes.tolist() else classes
 
@@ -355,7 +358,7 @@ def _is_seed(name: str) -> bool:
 
 
 def _weight_name(estimator: object) -> str:
-    """Return the name under which ``fit`` takes weights; for a pipeline, that of its last step."""
+    """Return the name of ``fit``'s weight argument; for a pipeline, that of its last step."""
     from sklearn.base import is_classifier
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import has_fit_parameter
@@ -381,9 +384,9 @@ def _weight_name(estimator: object) -> str:
 
 
 def resample(weights: Floats, y: NDArray[Any], rng: np.random.Generator) -> Ints:
-    """Return a bootstrap sample of positions, drawn in proportion to the weights, that keeps every class of `y`.
+    """Return a weighted bootstrap sample of positions that keeps every class of `y`.
 
-    A class of which no row was drawn keeps its heaviest row. Rows of weight 0 are never drawn.
+    If a class is not drawn, its heaviest row is added. Rows of weight 0 are never drawn.
 
     Examples
     --------
@@ -394,23 +397,23 @@ def resample(weights: Floats, y: NDArray[Any], rng: np.random.Generator) -> Ints
     """
     counts = rng.multinomial(weights.size, weights / weights.sum())
     for label in np.unique(y[weights > 0.0]):
-        of_class = np.flatnonzero(y == label)
-        if not counts[of_class].any():
-            counts[of_class[np.argmax(weights[of_class])]] = 1
+        class_rows = np.flatnonzero(y == label)
+        if not counts[class_rows].any():
+            counts[class_rows[np.argmax(weights[class_rows])]] = 1
     return np.repeat(np.arange(weights.size), counts)
 
 
-def shares_of_trees(fit: Classifier, least: int) -> Shares | None:
-    """Return a function from rows to each tree's class shares; None if `fit` is no forest, or has fewer trees than `least`.
+def tree_probabilities(fit: Classifier, least: int) -> MemberProbabilities | None:
+    """Return a function for each tree's class probabilities; None unless a forest of at least `least` trees.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> forest = RandomForestClassifier(10, random_state=0).fit([[0.0], [1.0]], ["a", "b"])
-    >>> shares_of_trees(forest, 8)(np.array([[0.2], [0.9], [0.3]])).shape
+    >>> tree_probabilities(forest, 8)(np.array([[0.2], [0.9], [0.3]])).shape
     (10, 3, 2)
-    >>> shares_of_trees(forest, 50) is None
+    >>> tree_probabilities(forest, 50) is None
     True
     """
     from sklearn.pipeline import Pipeline
@@ -420,45 +423,47 @@ def shares_of_trees(fit: Classifier, least: int) -> Shares | None:
     if forest is None or len(forest.estimators_) < least:
         return None
 
-    def shares(rows: Features) -> Floats:
+    def probabilities(rows: Features) -> Floats:
         X = single_precision(rows if prepare is None else prepare(rows))
         return np.stack([tree.predict_proba(X, check_input=False) for tree in forest.estimators_])
 
-    return shares
+    return probabilities
 
 
-def unseen_by_trees(fit: Classifier, n_rows: int) -> Bools | None:
-    """Return which of the rows that a forest was fitted on each of its trees has not seen: trees × rows.
+def find_out_of_bag(fit: Classifier, n_rows: int) -> Bools | None:
+    """Return which training rows are out-of-bag for each tree of a forest: trees × rows.
 
-    None where a row has fewer than two such trees: no forest, or one whose trees see every row.
+    None if some row is out-of-bag for fewer than two trees, or if there is no bootstrapped forest.
     """
     forest = _forest_of(fit)
     if forest is None or not forest.bootstrap:
         return None
-    unseen = np.ones((len(forest.estimators_), n_rows), dtype=bool)
-    for of_tree, sample in zip(unseen, forest.estimators_samples_, strict=True):
-        of_tree[sample] = False
-    return unseen if unseen.sum(axis=0).min() >= 2 else None
+    out_of_bag = np.ones((len(forest.estimators_), n_rows), dtype=bool)
+    for tree_out_of_bag, sample in zip(out_of_bag, forest.estimators_samples_, strict=True):
+        tree_out_of_bag[sample] = False
+    return out_of_bag if out_of_bag.sum(axis=0).min() >= 2 else None
 
 
-def gaps_of(shares: Shares, X: Rows, unseen: Bools | None = None) -> Floats:
-    """Return M²/(2·V) of all rows, a block at a time: the shares of all members and rows may not fit into memory.
+def committee_gaps(probabilities: MemberProbabilities, X: Rows, out_of_bag: Bools | None = None) -> Floats:
+    """Return M²/(2·V) of each row, computed in blocks to save memory.
 
-    With `unseen` (members × rows) each row is judged by the members that it marks.
+    With `out_of_bag` (members × rows), only the members that it marks count for a row.
     """
     blocks = [np.arange(a, min(a + COMMITTEE_ROWS, len(X))) for a in range(0, len(X), COMMITTEE_ROWS)]
     margins = [
-        margins_of(shares(X.select(block).for_estimator()), True if unseen is None else unseen[:, block])
+        member_margins(
+            probabilities(X.select(block).for_estimator()), True if out_of_bag is None else out_of_bag[:, block]
+        )
         for block in blocks
     ]
-    return certainty(np.concatenate(margins, axis=1), True if unseen is None else unseen)
+    return compute_gaps(np.concatenate(margins, axis=1), True if out_of_bag is None else out_of_bag)
 
 
-def average(own: Classifier, members: list[Any], X: Rows) -> Classifier:
-    """Return a classifier whose probabilities are half `own`'s and half the mean of the members'.
+def average_with_members(full_fit: Classifier, members: list[Any], X: Rows) -> Classifier:
+    """Return a classifier whose probabilities are half `full_fit`'s and half the mean of the members'.
 
-    `own` saw every row but follows each of them closely; the members' mean is smoother, but each member saw only two thirds of
-    the rows. If `own` has no probabilities, it is returned as it is. `X` holds at least one row per class.
+    `full_fit` saw every row but overfits; the members' mean is smoother, but each saw only two thirds of the
+    rows. If `full_fit` has no probabilities, it is returned unchanged. `X` holds at least one row per class.
 
     Examples
     --------
@@ -466,62 +471,64 @@ def average(own: Classifier, members: list[Any], X: Rows) -> Classifier:
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> from observal.problem.rows import as_rows
     >>> X = np.array([[0.0], [1.0], [2.0]])
-    >>> own, low, high = (DecisionTreeClassifier().fit(X, y) for y in ([0, 0, 1], [0, 1, 1], [0, 1, 1]))
-    >>> average(own, [low, high], as_rows(X)).predict_proba(X)[:, 1].tolist()
+    >>> full_fit, low, high = (DecisionTreeClassifier().fit(X, y) for y in ([0, 0, 1], [0, 1, 1], [0, 1, 1]))
+    >>> average_with_members(full_fit, [low, high], as_rows(X)).predict_proba(X)[:, 1].tolist()
     [0.0, 0.5, 1.0]
     """
     from sklearn.ensemble import VotingClassifier
     from sklearn.frozen import FrozenEstimator
 
-    if not has_probabilities(own):
-        return own
+    if not has_probabilities(full_fit):
+        return full_fit
     names = ["own", *(f"member {1 + k}" for k in range(len(members)))]
-    voters = [(name, FrozenEstimator(fit)) for name, fit in zip(names, [own, *members], strict=True)]
+    voters = [(name, FrozenEstimator(fit)) for name, fit in zip(names, [full_fit, *members], strict=True)]
     vote = VotingClassifier(voters, voting="soft", weights=[len(members), *(1 for _ in members)])
-    # The voters are fitted: this only tells it the classes.
-    vote.fit(X.select(np.arange(own.classes_.size)).for_estimator(), own.classes_)
-    if (names_in := getattr(own, "feature_names_in_", None)) is not None:
+    # The voters are already fitted: this only sets the classes.
+    vote.fit(X.select(np.arange(full_fit.classes_.size)).for_estimator(), full_fit.classes_)
+    if (names_in := getattr(full_fit, "feature_names_in_", None)) is not None:
         vote.feature_names_in_ = names_in
     classifier: Classifier = vote
     return classifier
 
 
-def margins_of(shares: Floats, judges: Bools | bool = True) -> Floats:
-    """Return, for each member and row, the chance of the committee's class minus that of its strongest rival.
+def member_margins(probabilities: Floats, voting: Bools | bool = True) -> Floats:
+    """Return, by member and row, the probability of the committee's class minus that of the runner-up.
 
-    `shares` has shape (members, rows, classes); `judges`, of shape (members, rows), says which members make up each row's committee.
+    `probabilities` has shape (members, rows, classes); `voting`, (members, rows), marks each row's committee.
     """
-    _, n_rows, n_classes = shares.shape
-    best = shares.mean(axis=0, where=np.asarray(judges)[..., None]).argmax(axis=1)
-    of_best = shares[:, np.arange(n_rows), best]
-    return np.asarray(of_best - np.where(np.arange(n_classes) == best[:, None], -np.inf, shares).max(axis=2))
+    _, n_rows, n_classes = probabilities.shape
+    best = probabilities.mean(axis=0, where=np.asarray(voting)[..., None]).argmax(axis=1)
+    top_probability = probabilities[:, np.arange(n_rows), best]
+    return np.asarray(
+        top_probability - np.where(np.arange(n_classes) == best[:, None], -np.inf, probabilities).max(axis=2)
+    )
 
 
-def certainty(margins: Floats, judges: Bools | bool = True) -> Floats:
-    """Return M²/(2·V) of each row, M being the mean and V the variance of its margin over the members, or over its `judges`.
+def compute_gaps(margins: Floats, voting: Bools | bool = True) -> Floats:
+    """Return M²/(2·V) of each row, with M and V the mean and variance of its margin over its `voting`.
 
     Examples
     --------
     >>> import numpy as np
     >>> agreed, split = [[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [0.2, 0.8]]
-    >>> certainty(margins_of(np.stack([agreed, split], axis=1))).round(2).tolist()
+    >>> compute_gaps(member_margins(np.stack([agreed, split], axis=1))).round(2).tolist()
     [2.72, 0.01]
     """
-    n_members = np.broadcast_to(judges, margins.shape).sum(axis=0)
-    mean, variance = margins.mean(axis=0, where=judges), margins.var(axis=0, where=judges)
+    n_members = np.broadcast_to(voting, margins.shape).sum(axis=0)
+    mean, variance = margins.mean(axis=0, where=voting), margins.var(axis=0, where=voting)
     variance = (n_members * variance + variance.mean()) / (n_members + 1)
     return np.asarray(np.maximum(mean, 0.0) ** 2 / (2.0 * np.maximum(variance, MARGIN_VARIANCE)))
 
 
-def class_shares(fit: Classifier, X: Features) -> Floats:
-    """Return the probability of each class, or 1 for the class that is predicted."""
+def class_probabilities(fit: Classifier, X: Features) -> Floats:
+    """Return class probabilities, or 1 for the predicted class if there are none."""
     if has_probabilities(fit):
         return np.asarray(fit.predict_proba(X), dtype=np.float64)
     return np.asarray(fit.predict(X)[:, None] == fit.classes_, dtype=np.float64)
 
 
 def _forest_of(fit: Classifier) -> Any:
-    """Return a forest, or the one that is the last step of a pipeline; None for anything else."""
+    """Return a forest, also if it is the last step of a pipeline; else None."""
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
     from sklearn.pipeline import Pipeline
 

@@ -1,14 +1,15 @@
-"""How methods that choose from the whole pool choose: the gate, and a random choice with known chances.
+"""How pool methods choose a round: the gate, and sampling with known selection probabilities.
 
-**Gate.** The bias-correcting policy asks about a row when 2·n > m·Q0(x), where n is the row's place in a stream. Rows in a
-pool have no place, so n is the number of labels bought once the batch is in. The gate therefore opens first for rows that
-the log rarely shows, and later for all rows. While fewer rows than a batch would pass, all rows pass.
+**Gate.** The paper's bias-correcting policy asks about a row when 2·n > m·Q0(x), n being the row's position
+in a stream. A pool has no positions, so n is the number of labels bought after this round. The gate therefore
+opens first for rows that the log rarely reveals, and later for all. If fewer rows than a batch would pass,
+all rows pass.
 
-**Choice.** Each round takes `batch` rows. A share of them are the most uncertain rows that pass the gate (only rows that are
-uncertain at all, as in the paper, which asks in the disagreement region alone); the others are the most uncertain rows of all.
-Part of each row's chance is then spread evenly: ``π(x) = (1 − f)·1{taken} + f·batch/G·1{passes the gate}``, where f is
-`explore_share` and G the number of rows that pass. Rows are drawn with exactly these chances (systematic sampling in random
-order), so every row that passes the gate can be chosen, and every chance is on record.
+**Choice.** Each round takes `batch` rows: the gate's share are the most uncertain rows that pass it (only rows
+that count as uncertain, as the paper asks in the disagreement region alone), the rest the most uncertain rows
+overall. Then f = `explore_share` of the batch is spread evenly over the G rows that pass the gate:
+``π(x) = (1 − f)·1{taken} + f·batch/G·1{passes the gate}``. Systematic sampling in random order draws rows with
+exactly these probabilities, so every row that passes the gate can be chosen and every probability is known.
 """
 
 from __future__ import annotations
@@ -33,19 +34,20 @@ REASONS = (
     "picked at random, so every row can be chosen",
     "picked at random where the log has hardly any labels",
 )
-LEAST_LIKELY = 0.02  # floor for a row's chance of a class when sampling to measure how much of it is found; classifiers may be overconfident
-EVENLY = 0.2  # share of these random picks that is spread evenly over all rows
+# Floor for a row's class probability when sampling to measure recall: classifiers may be overconfident.
+MIN_CLASS_PROBABILITY = 0.02
+UNIFORM_SHARE = 0.2  # share of those random picks that is spread evenly over all rows
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a round chooses rows: the settings that all pool methods share."""
+    """How a round chooses rows: the settings shared by all pool methods."""
 
     batch: int = 10  # labels per round
-    explore_share: float = 0.1  # f: the share of each batch that is picked at random from the rows that pass the gate
-    # The share of each batch that goes to uncertain rows that pass the gate, as long as there are any; 0 switches the gate off.
+    explore_share: float = 0.1  # f: the share of each batch picked at random from the rows that pass the gate
+    # The share of each batch for uncertain rows that pass the gate; 0 turns the gate off.
     gate_share: float = 0.5
-    # The largest share of a batch that is picked at random where the log is blind: see ``find_blind_rows``.
+    # The largest share of a batch picked at random in the log's blind spots; see ``find_blind_rows``.
     most_blind: float = 0.5
 
     def __post_init__(self) -> None:
@@ -59,26 +61,26 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Chances:
-    """A chance for each row, of which there are only a few different ones: a byte for each row.
+class CodedChances:
+    """Selection probabilities that take few distinct values, stored as one byte per row.
 
     Examples
     --------
     >>> import numpy as np
-    >>> Chances(np.array([1, 0, 1], dtype=np.uint8), np.array([0.0, 0.2]))[np.array([0, 1])].tolist()
+    >>> CodedChances(np.array([1, 0, 1], dtype=np.uint8), np.array([0.0, 0.2]))[np.array([0, 1])].tolist()
     [0.2, 0.0]
     """
 
-    of_row: NDArray[np.uint8]
+    index: NDArray[np.uint8]
     values: Floats
 
     @property
     def size(self) -> int:
         """The number of rows."""
-        return self.of_row.size
+        return self.index.size
 
     def __getitem__(self, rows: Ints | Bools | slice) -> Floats:
-        return np.asarray(self.values[self.of_row[rows]])
+        return np.asarray(self.values[self.index[rows]])
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Floats:
         return np.asarray(self[:], dtype=dtype)
@@ -86,15 +88,15 @@ class Chances:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """The chance of each pool row in a round, the rows that were taken through the gate or without it, and those the log is blind to."""
+    """A round's selection probabilities, the uncertain rows taken with and without the gate, and the blind rows."""
 
-    chance: Floats | Chances
+    chance: Floats | CodedChances
     taken_gate: Ints
     taken_free: Ints
     blind: Bools | None = None
 
 
-def draw(
+def prepare_draw(
     problem: Problem,
     state: PoolState,
     choice: Choice,
@@ -102,54 +104,57 @@ def draw(
     uncertain: Bools | None = None,
     chances: Floats | None = None,
 ) -> Draw:
-    """Return each pool row's chance in the next round.
+    """Return each pool row's selection probability in the next round.
 
-    Rows with the smallest `gaps` are taken: those whose predictions are least certain. The gate's share goes to `uncertain` rows, by
-    default to any; if there are too few, the rest goes to any row. `chances` are those of being of the class that an objective is about:
-    rows picked at random are then rather picked where it is likely and the log has few labels, instead of being spread evenly
-    (``measuring_weights``).
+    Rows with the smallest `gaps`, those with the least certain predictions, are taken. The gate's share goes
+    to `uncertain` rows (by default all); if there are too few, the rest goes to any row. `chances` are the
+    probabilities of the class that an objective is about; if given, random picks favour rows where that class
+    is likely and the log has few labels (``neyman_weights``) instead of being spread evenly.
     """
-    open_, passing = open_and_passing(problem, state, choice)
+    open_, passing = find_open_and_passing(problem, state, choice)
     n_open, n_passing = int(open_.sum()), int(passing.sum())
-    blind, n_blind = draw_from_blind_rows(problem, state, choice, open_)
+    blind, n_blind = plan_blind_picks(problem, state, choice, open_)
     size = min(choice.batch, n_open) - n_blind
-    taken_gate = _smallest(gaps, round(choice.gate_share * size), passing, uncertain)
+    taken_gate = _find_smallest(gaps, round(choice.gate_share * size), passing, uncertain)
     open_[taken_gate] = False
-    taken_free = _smallest(gaps, size - taken_gate.size, open_)
+    taken_free = _find_smallest(gaps, size - taken_gate.size, open_)
     open_[taken_gate] = True
-    asked = np.concatenate([taken_gate, taken_free])
-    blind[asked] = False
+    taken = np.concatenate([taken_gate, taken_free])
+    blind[taken] = False
     if chances is not None and size > 0:
         n_random = choice.explore_share * (state.n_taken + size)
         log_rate = problem.pool.propensity[open_] * problem.n_logged / len(problem.pool)
-        measuring = np.zeros(open_.size)
-        measuring[open_] = choice.explore_share * size * measuring_weights(chances[open_], log_rate, n_random)
-        measuring[asked] += 1.0 - choice.explore_share
-        measuring[blind] += n_blind / max(1, int(blind.sum()))
-        chance: Floats | Chances = np.minimum(measuring, 1.0, out=measuring)
+        weighted = np.zeros(open_.size)
+        weighted[open_] = choice.explore_share * size * neyman_weights(chances[open_], log_rate, n_random)
+        weighted[taken] += 1.0 - choice.explore_share
+        weighted[blind] += n_blind / max(1, int(blind.sum()))
+        chance: Floats | CodedChances = np.minimum(weighted, 1.0, out=weighted)
     else:
-        at_random = choice.explore_share * size / max(1, n_passing)
-        chance = _chances(passing, at_random, asked, choice, blind, n_blind)
-    if n_passing == n_open:  # if every row passes, the gate is no reason to choose a row
-        taken_gate, taken_free = asked[:0], asked
+        random_chance = choice.explore_share * size / max(1, n_passing)
+        chance = _chances(passing, random_chance, taken, choice, blind, n_blind)
+    if n_passing == n_open:  # if every row passes, the gate explains no choice
+        taken_gate, taken_free = taken[:0], taken
     return Draw(chance, taken_gate, taken_free, blind if n_blind else None)
 
 
-def _chances(passing: Bools, at_random: float, asked: Ints, choice: Choice, blind: Bools, n_blind: int) -> Chances:
-    """Return the chances of rows that pass the gate, that are taken, that the log is blind to, and of all others; `passing` is used up."""
-    of_row = passing.view(np.uint8)
-    of_row[asked] += 2
-    of_row[blind] += 4
-    by_gap, to_see = 1.0 - choice.explore_share, n_blind / max(1, int(blind.sum()))
-    first = np.array([0.0, at_random, by_gap, at_random + by_gap])
-    return Chances(of_row, np.minimum(np.concatenate([first, first + to_see]), 1.0))
+def _chances(
+    passing: Bools, random_chance: float, taken: Ints, choice: Choice, blind: Bools, n_blind: int
+) -> CodedChances:
+    """Return the probabilities by combination of passing, taken and blind; overwrites `passing`."""
+    index = passing.view(np.uint8)
+    index[taken] += 2
+    index[blind] += 4
+    taken_chance, blind_chance = 1.0 - choice.explore_share, n_blind / max(1, int(blind.sum()))
+    base = np.array([0.0, random_chance, taken_chance, random_chance + taken_chance])
+    return CodedChances(index, np.minimum(np.concatenate([base, base + blind_chance]), 1.0))
 
 
 def find_blind_rows(propensity: Floats, n_logged: int) -> tuple[Bools, float]:
-    """Return which pool rows the log is blind to, and how many labels are missing there.
+    """Return which pool rows are in the log's blind spots, and how many labels are missing there.
 
-    If all rows had a row's propensity, the log would have m·Q0 labels. It is blind to the row if that is less than half of `BLIND_LABELS`,
-    and ``mean over the pool of max(BLIND_LABELS − m·Q0, 0)·1{blind}`` labels are missing.
+    If all rows had a given row's propensity, the log would hold m·Q0 labels. The row is blind if that is less
+    than half of `BLIND_LABELS`; the missing labels are
+    ``mean over the pool of max(BLIND_LABELS − m·Q0, 0)·1{blind}``.
 
     Examples
     --------
@@ -166,59 +171,60 @@ def find_blind_rows(propensity: Floats, n_logged: int) -> tuple[Bools, float]:
     return blind, missing / max(1, propensity.size)
 
 
-def draw_from_blind_rows(problem: Problem, state: PoolState, choice: Choice, open_: Bools) -> tuple[Bools, int]:
-    """Return the open rows that the log is blind to, and how many of them to pick at random in the next round."""
+def plan_blind_picks(problem: Problem, state: PoolState, choice: Choice, open_: Bools) -> tuple[Bools, int]:
+    """Return the open blind rows, and how many of them to pick at random in the next round."""
     most = int(choice.most_blind * choice.batch) if choice.batch < int(open_.sum()) else 0
     if most == 0:
         return np.zeros(open_.size, dtype=bool), 0
     blind, missing = find_blind_rows(problem.pool.propensity, problem.n_logged)
-    missing -= int(blind[picked_rows(state)].sum())
+    missing -= int(blind[find_random_picks(state)].sum())
     blind &= open_
     return blind, max(0, min(int(np.ceil(missing)), most, int(blind.sum()) - choice.batch))
 
 
-def picked_rows(state: PoolState) -> Ints:
-    """Return the pool rows that have a label because they were picked at random, and those that wait for an answer."""
+def find_random_picks(state: PoolState) -> Ints:
+    """Return the pool rows that were picked at random and labelled, and those that wait for an answer."""
     parts = [plan.positions[(plan.action == ASKED) & np.isin(plan.reason, PICKED)] for plan in state.plans()]
     picked = np.concatenate([np.empty(0, dtype=np.int64), *parts])
     return np.concatenate([picked[np.isin(picked, state.bought)], state.waiting])
 
 
-def measuring_weights(chance: Floats, log_rate: Floats, n_random: float) -> Floats:
-    """Return weights, which add up to 1, by which rows are picked at random so that it is measured well how much of a class is found.
+def neyman_weights(chance: Floats, log_rate: Floats, n_random: float) -> Floats:
+    """Return weights, summing to 1, for random picks that best measure how much of a class is found.
 
-    Labels measure the share of a class best where their density is in proportion to √(p·(1 − p)), p being the chance of the class. The log
-    already has labels, at a rate λ for each pool row, so ``max(c·√(p·(1 − p)) − λ, 0)`` are wanted from the pool, with c such that
-    their sum is what the campaign picks at random up to now. A fifth of the weight is spread evenly, because p may be wrong.
+    Labels measure a class's prevalence best at a density proportional to √(p·(1 − p)), p being the class
+    probability (Neyman allocation). The log already supplies labels at a rate λ per pool row, so the pool
+    should supply ``max(c·√(p·(1 − p)) − λ, 0)``, with c such that these sum to `n_random`. A fifth of the
+    weight is spread evenly, because p may be wrong.
 
-    `log_rate` is λ = m·Q0/N of each row, and `n_random` counts the labels picked at random so far, with this round's.
+    `log_rate` is λ = m·Q0/N of each row; `n_random` counts the random picks so far, including this round's.
 
     Examples
     --------
     >>> import numpy as np
-    >>> measuring_weights(np.array([0.5, 0.5, 0.5, 0.01]), np.array([0.0, 0.5, 2.0, 0.0]), 1.0).round(2).tolist()
+    >>> neyman_weights(np.array([0.5, 0.5, 0.5, 0.01]), np.array([0.0, 0.5, 2.0, 0.0]), 1.0).round(2).tolist()
     [0.58, 0.18, 0.05, 0.2]
     """
-    spread = np.sqrt(np.maximum(chance * (1.0 - chance), LEAST_LIKELY * (1.0 - LEAST_LIKELY)))
-    # Rows ordered by the c at which each begins to get labels: the sum is a broken line in c, so c is found exactly.
-    begins = log_rate / spread
-    order = np.argsort(begins, kind="stable")
-    slope, log_sum = np.cumsum(spread[order]), np.cumsum(log_rate[order])
-    enough = slope * begins[order] - log_sum <= n_random
+    deviation = np.sqrt(np.maximum(chance * (1.0 - chance), MIN_CLASS_PROBABILITY * (1.0 - MIN_CLASS_PROBABILITY)))
+    # Sorted by the c at which each row starts to get labels, the sum is piecewise linear in c, so c is exact.
+    kinks = log_rate / deviation
+    order = np.argsort(kinks, kind="stable")
+    slope, log_sum = np.cumsum(deviation[order]), np.cumsum(log_rate[order])
+    enough = slope * kinks[order] - log_sum <= n_random
     last = int(np.flatnonzero(enough)[-1])
     c = (n_random + log_sum[last]) / slope[last]
-    pool_rate = np.maximum(c * spread - log_rate, 0.0)
-    return np.asarray((1.0 - EVENLY) * pool_rate / pool_rate.sum() + EVENLY / chance.size)
+    pool_rate = np.maximum(c * deviation - log_rate, 0.0)
+    return np.asarray((1.0 - UNIFORM_SHARE) * pool_rate / pool_rate.sum() + UNIFORM_SHARE / chance.size)
 
 
-def open_and_passing(problem: Problem, state: PoolState, choice: Choice) -> tuple[Bools, Bools]:
-    """Return the pool rows that are open, and those of them that pass the gate in the next round."""
+def find_open_and_passing(problem: Problem, state: PoolState, choice: Choice) -> tuple[Bools, Bools]:
+    """Return the open pool rows, and which of them pass the gate in the next round."""
     open_ = state.open_rows(problem)
     return open_, passes_gate(problem.pool.propensity, problem.n_logged, state.n_taken, choice, open_)
 
 
 def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice, open_: Bools | None = None) -> Bools:
-    """Return which of the open rows, all by default, pass the gate in the next round; all of them if fewer than a batch would."""
+    """Return which open rows (by default all) pass the gate next round; all do if fewer than a batch would."""
     open_ = np.ones(propensity.size, dtype=bool) if open_ is None else open_
     if choice.gate_share == 0.0 or not open_.any():
         return open_.copy()
@@ -231,16 +237,16 @@ def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice
 
 
 def least_chance(problem: Problem, state: PoolState, choice: Choice) -> float:
-    """Return the smallest chance of being asked that any row which passes the gate has in the next round."""
-    open_, passing = open_and_passing(problem, state, choice)
+    """Return the smallest selection probability in the next round among rows that pass the gate."""
+    open_, passing = find_open_and_passing(problem, state, choice)
     return min(1.0, choice.explore_share * min(choice.batch, int(open_.sum())) / max(1, int(passing.sum())))
 
 
-def _smallest(values: Floats, count: int, among: Bools, also: Bools | None = None) -> Ints:
-    """Return where the `count` smallest values are, of rows that are `among` some and `also` among others; of equal ones, the first."""
+def _find_smallest(values: Floats, count: int, mask: Bools, and_mask: Bools | None = None) -> Ints:
+    """Return the positions of the `count` smallest values within both masks; ties go to the first."""
     best = [np.empty(0, dtype=np.int64)]
-    for part in pieces(values.size if count > 0 else 0):  # the smallest of all are among the smallest of each piece
-        rows = part.start + np.flatnonzero(among[part] if also is None else among[part] & also[part])
+    for part in pieces(values.size if count > 0 else 0):  # the overall smallest are among each piece's smallest
+        rows = part.start + np.flatnonzero(mask[part] if and_mask is None else mask[part] & and_mask[part])
         if count < rows.size:
             rows = rows[values[rows] <= np.partition(values[rows], count - 1)[count - 1]]
             rows = np.sort(rows[np.argsort(values[rows], kind="stable")[:count]])
@@ -250,15 +256,15 @@ def _smallest(values: Floats, count: int, among: Bools, also: Bools | None = Non
 
 
 def draw_plan(draw: Draw, rng: np.random.Generator) -> Plan:
-    """Draw the rows of a round with their chances, in random order."""
+    """Draw the rows of a round with their selection probabilities, in random order."""
     chance, end = draw.chance, 0
     count = sum(np.count_nonzero(chance[part]) for part in pieces(chance.size))
-    rows = np.empty(count, dtype=_small_int(chance.size))  # filled in place: a pool may have many rows
+    rows = np.empty(count, dtype=_index_dtype(chance.size))  # filled in place: a pool may have many rows
     for part in pieces(chance.size):
         places = part.start + np.flatnonzero(chance[part])
         rows[end : end + places.size] = places
         end += places.size
-    positions = rng.permutation(systematic(chance, rng, rows))
+    positions = rng.permutation(sample_systematically(chance, rng, rows))
     reason = np.full(positions.size, RANDOM) if draw.blind is None else np.where(draw.blind[positions], BLIND, RANDOM)
     reason[np.isin(positions, draw.taken_free)] = FREE
     reason[np.isin(positions, draw.taken_gate)] = GATED
@@ -273,30 +279,32 @@ def draw_plan(draw: Draw, rng: np.random.Generator) -> Plan:
     )
 
 
-def _small_int(size: int) -> type[np.signedinteger[Any]]:
-    """Return a type that holds every place among so many rows: half the memory matters with many of them."""
+def _index_dtype(size: int) -> type[np.signedinteger[Any]]:
+    """Return the smallest integer type that can index `size` rows, to save memory."""
     return np.int32 if size < 2**31 else np.int64
 
 
-def systematic(chance: Floats | Chances, rng: np.random.Generator, rows: NDArray[Any] | None = None) -> Ints:
-    """Draw rows, each with exactly its own chance; their number is the sum of the chances (up to rounding).
+def sample_systematically(
+    chance: Floats | CodedChances, rng: np.random.Generator, rows: NDArray[Any] | None = None
+) -> Ints:
+    """Sample rows, each with exactly its own probability; the sample size is their sum, up to rounding.
 
-    The rows are laid out in random order on a line, each as long as its chance. A random starting point and every whole step
-    after it pick the rows they fall on. The line is gone through in pieces, because a pool may have many rows.
+    Rows are laid out in random order on a line, each as long as its probability. A random starting point and
+    every whole step after it pick the rows they land on. The line is processed in pieces to save memory.
 
-    `rows` are those to draw from, all by default.
+    `rows` are the rows to sample from, all by default.
 
     Examples
     --------
     >>> import numpy as np
-    >>> systematic(np.array([1.0, 0.5, 0.5, 0.0]), np.random.default_rng(0)).size
+    >>> sample_systematically(np.array([1.0, 0.5, 0.5, 0.0]), np.random.default_rng(0)).size
     2
     """
-    order = np.arange(chance.size, dtype=_small_int(chance.size)) if rows is None else rows
+    order = np.arange(chance.size, dtype=_index_dtype(chance.size)) if rows is None else rows
     rng.shuffle(order)
 
     def ends() -> Iterator[tuple[int, float, Floats]]:
-        """Yield where each piece of the line begins, as a place and as a length, and where its rows end."""
+        """Yield each piece's first index, its starting point on the line, and where each of its rows ends."""
         begin = 0.0
         for part in pieces(order.size):
             lengths = chance[order[part]]
@@ -313,5 +321,5 @@ def systematic(chance: Floats | Chances, rng: np.random.Generator, rows: NDArray
     for first, begin, ended in ends():
         stops = points[(points >= begin) & (points < ended[-1])]
         places.append(first + np.searchsorted(ended, stops, side="right"))
-    beyond = np.full(int((points >= length).sum()), order.size - 1)  # rounding may leave a point beyond the end
-    return np.asarray(order[np.unique(np.concatenate([*places, beyond]))], dtype=np.int64)
+    past_end = np.full(int((points >= length).sum()), order.size - 1)  # rounding may put a point past the end
+    return np.asarray(order[np.unique(np.concatenate([*places, past_end]))], dtype=np.int64)

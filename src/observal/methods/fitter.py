@@ -1,4 +1,4 @@
-"""What the fits of AutoVC, NewtonVC and CommitteeVC share: the weighted labels of a state, and when settings are chosen again."""
+"""What the fits of AutoVC, NewtonVC and CommitteeVC share: weighted labels, and when to retune settings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MethodT = TypeVar("MethodT")
 ModelT = TypeVar("ModelT")
 PoolT = TypeVar("PoolT")  # a model's predictions for the pool
 
-AGAIN = 1.5  # settings are chosen again when this many times the labels were bought
+RETUNE_GROWTH = 1.5  # settings are retuned once the number of bought labels has grown by this factor
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedLabels:
-    """The labelled rows of a state, numbered as in ``Problem``, with their class codes and importance weights.
+    """The labelled rows of a state (row numbers as in ``Problem``), with class codes and importance weights.
 
     Examples
     --------
@@ -40,31 +40,32 @@ class WeightedLabels:
 
     @classmethod
     def of(cls, problem: Problem, state: PoolState, clip_constant: float | None) -> Self:
-        """Return the labels of a state; weights are clipped as ``PoolState.importance`` says."""
+        """Return the labels of a state, with weights clipped by ``PoolState.importance``."""
         rows, codes = state.labelled(problem)
         return cls(problem, rows, codes, *state.importance(problem, rows, clip_constant))
 
     @cached_property
     def groups(self) -> Ints | None:
-        """The group of each row, where rows are related."""
+        """The group of each row, if rows are grouped."""
         return self.problem.groups_of(self.rows)
 
     @property
     def signs(self) -> Ints:
-        """−1 for the first of two classes and 1 for the second."""
+        """−1 for the first of two classes, 1 for the second."""
         return 2 * self.codes - 1
 
     def weights(self, tempering: float) -> Floats:
-        """Return the weight of each row: its importance to the power of `tempering`, times its cost."""
+        """Return each row's weight: its importance weight to the power of `tempering`, times its cost."""
         weights = self.importance**tempering
         return weights if self.problem.cost is None else weights * self.problem.cost[self.rows]
 
 
-def remember_latest(judge_pool: Callable[[ModelT], PoolT]) -> Callable[[ModelT], PoolT]:
-    """Return a function from a model to its predictions for the pool that remembers its last answer."""
-    # Planning and describing a round ask the same model several times. A cache on the model itself would keep the predictions of every round
-    # for as long as the states live, too much for a large pool; so all fitters of a run share this one, and only the latest model is in it.
-    return lru_cache(maxsize=1)(judge_pool)
+def cache_latest(predict_pool: Callable[[ModelT], PoolT]) -> Callable[[ModelT], PoolT]:
+    """Return `predict_pool` with its latest result cached."""
+    # Planning and describing a round need the same model's predictions several times. A cache on the model
+    # would keep every round's predictions alive, too much for a large pool. All fitters of a run share this
+    # one.
+    return lru_cache(maxsize=1)(predict_pool)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +74,11 @@ class Fitter(ABC, Generic[MethodT, ModelT, PoolT]):
 
     method: MethodT
     problem: Problem
-    # From a model to its predictions for the pool; see ``remember_latest``.
-    judge_pool: Callable[[ModelT], PoolT] = field(repr=False)
-    # The earlier state whose choice of settings still holds; without one they are chosen again.
+    # From a model to its pool predictions; see ``cache_latest``.
+    predict_pool: Callable[[ModelT], PoolT] = field(repr=False)
+    # The earlier state whose tuned settings are still in use; None to tune again.
     anchor: PoolState | None = field(default=None, kw_only=True)
-    # What the anchor chose, where that is known without fitting it.
+    # The anchor's tuned settings, if known without refitting it.
     kept: Any = field(default=None, kw_only=True, repr=False)
 
     @abstractmethod
@@ -85,17 +86,17 @@ class Fitter(ABC, Generic[MethodT, ModelT, PoolT]):
         """Fit on all labels."""
 
     @property
-    def first_choice(self) -> int:
-        """Labels bought before settings are chosen again for the first time."""
+    def first_retune(self) -> int:
+        """Labels to buy before settings are retuned for the first time."""
         return 1
 
     def after(self, before: PoolState, n_bought: int) -> Self:
-        """Return the fitter of the state that follows `before`; it chooses again once the labels bought have grown by half."""
+        """Return the fitter for the state after `before`; it retunes once the bought labels have grown by half."""
         anchor = before if self.anchor is None else self.anchor
-        again = n_bought >= max(AGAIN * anchor.bought.size, self.first_choice)
-        return replace(self, anchor=None if again else anchor, kept=None if again else self.kept)
+        retune = n_bought >= max(RETUNE_GROWTH * anchor.bought.size, self.first_retune)
+        return replace(self, anchor=None if retune else anchor, kept=None if retune else self.kept)
 
     @property
     def choices(self) -> Any:
-        """What the anchor chose; None if settings are chosen again."""
+        """The anchor's tuned settings; None if they are to be tuned again."""
         return self.kept if self.kept is not None or self.anchor is None else self.anchor.model.choices

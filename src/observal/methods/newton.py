@@ -1,17 +1,18 @@
-"""NewtonVC: a linear classifier from few labels, chosen from a pool or a stream by how easily each row's sign flips.
+"""NewtonVC: a linear classifier from few labels; asks for the rows whose predicted sign flips most easily.
 
-The method's settings and decisions come first, then its fits, then the comparison with the classifier of the log alone.
+The method's settings and decisions come first, then its fits, then the comparison with the log-only classifier.
 
-**Two fits.** The query fit decides what to ask: the flip gaps and the stopping rule come from it. The output fit starts from the query fit and
-up-weights rows near the boundary; it is the classifier that is returned and that the intervals are about. Using the output fit
-for queries as well was no better.
+**Two fits.** The query fit decides what to ask: flip gaps and the stopping rule come from it. The output fit
+starts from the query fit and up-weights rows near the boundary; it is returned, and the intervals are about
+it. Using the output fit for queries as well was no better.
 
-**The classifier of the log alone.** Labels can make a linear model worse: a few distant rows that it cannot fit pull it away from where it was
-right. So the last classifier is compared with that of the log alone, round 0, on all labelled rows, each judged by fits that have
-not seen it. With w_i the share of the population that a row represents and d_i = 1{the last is wrong} − 1{the earlier is wrong}, the
-last one makes ``D = Σ w_i·d_i`` more mistakes. With d̄_c the mean of a cell with n_c labels, and N the rows of log and pool, its standard
-error is 1.1 times the root of ``Σ w_i²·(d_i − d̄_c)²·n_c/(n_c − 1) + Σ w_i·(d̄_c − D)²/N``. The earlier one is returned if D is above 0
-with a confidence of 97.5 %, one-sided.
+**The log-only classifier.** More labels can make a linear model worse: a few distant rows that it cannot fit
+pull its boundary away. So the last classifier is compared with that of round 0, which saw the log alone, on
+held-out predictions for all labelled rows. With w_i the share of the population that row i represents and
+``d_i = 1{the last is wrong} − 1{the earlier is wrong}``, the last one's error is higher by ``D = Σ w_i·d_i``.
+With d̄_c the mean of a cell with n_c labels, and N the rows of log and pool, the standard error of D is 1.1
+times the root of ``Σ w_i²·(d_i − d̄_c)²·n_c/(n_c − 1) + Σ w_i·(d̄_c − D)²/N``. The earlier classifier is
+returned if D is above 0 with a one-sided confidence of 97.5 %.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from observal.intervals.error import JudgedLabels, Scores, intervals_of, judge_l
 from observal.intervals.related import merge_groups
 from observal.intervals.state import PoolState
 from observal.intervals.thresholds import Threshold, find_threshold, label_cells
-from observal.learners.blend_settings import LEAST_LEFT, TUNING_ROWS, TYPICAL_ROWS
+from observal.learners.blend_settings import MIN_REMAINDER, TUNING_ROWS, TYPICAL_ROWS
 from observal.learners.features import FeatureMap
 from observal.learners.folds import FINE_FOLDS
 from observal.learners.newton_fit import NewtonFit
 from observal.learners.tuned_logistic import RIDGES, TunedRidge, fit_logistic, leverages, near_boundary, tune
-from observal.methods.draw import Choice, draw, draw_plan, least_chance
-from observal.methods.fitter import Fitter, WeightedLabels, remember_latest
+from observal.methods.draw import Choice, draw_plan, least_chance, prepare_draw
+from observal.methods.fitter import Fitter, WeightedLabels, cache_latest
 from observal.methods.stream import StreamRule, StreamState, stream_plan
 from observal.paper.weights import effective_sample_size
 from observal.parquet.vectors import pieces_of
@@ -51,72 +52,73 @@ from observal.problem.rows import Features, Matrix, Rows, rows_to_predict
 from observal.threads import one_thread
 
 FEATURES = ("linear", "splines", "fourier", "auto")
-TEMPERED = 0.5  # usual exponent of the weights: a little bias costs less than the variance it saves
-SIGNIFICANT = 2.0  # standard errors by which the full weights must be better
-EARLIER_CONFIDENCE = 0.975  # confidence needed to return the classifier of the log alone
-# Factor of the standard error of independent mistakes. A larger one returns the earlier classifier less often.
-EARLIER_CORRELATED = 1.1
-LEAST_DIFFERENT = 10  # labelled rows on which two classifiers must differ to be compared
+TEMPERED = 0.5  # default exponent of the weights: a little bias costs less than the variance it saves
+SIGNIFICANT = 2.0  # standard errors by which full weights must win
+EARLIER_CONFIDENCE = 0.975  # confidence needed to return the log-only classifier
+# Inflates the standard error, because mistakes are correlated. A larger factor returns it less often.
+ERROR_INFLATION = 1.1
+MIN_DISAGREEMENTS = 10  # labelled rows on which two classifiers must differ to be compared
 
 
 class FixedSettings(NamedTuple):
-    """Settings of NewtonVC that are fixed, because changing them was never seen to help (docs/methods.md)."""
+    """NewtonVC settings that users cannot change, because changing them never helped (docs/methods.md)."""
 
     clip_constant: float | None = 4.0
-    """Takes the place of the log term in the paper's clip threshold; None clips nothing."""
+    """Replaces the log term in the paper's clip threshold; None turns clipping off."""
     penalty: float = 0.0
     """λ of the second-moment regulariser sqrt(λ/N·V̂)."""
     curvature: bool = True
-    """Whether rows are ordered by the flip gap; otherwise by the margin alone, as in uncertainty sampling."""
+    """Whether to order rows by flip gap; otherwise by margin alone, as in uncertainty sampling."""
     doubt: float = 0.05
-    """A row is uncertain if its chance of a flip is above this."""
+    """A row is uncertain if its flip probability is above this."""
     return_earlier: bool = True
-    """Whether the classifier of the log alone is returned if it makes fewer mistakes than the last one, with 97.5 % confidence."""
+    """Whether to return the log-only classifier if it beats the last one with 97.5 % confidence."""
 
 
 @dataclass(frozen=True)
 class NewtonVC(Method[PoolState]):
-    """Logistic regression on clipped, tempered importance weights; asks for the rows whose sign flips most easily.
+    """Logistic regression on clipped, tempered importance weights; asks for rows whose sign flips most easily.
 
-    There are two fits of the same labels. The first decides what to ask. The second, which up-weights rows near the boundary,
-    is returned, unless the classifier of the log alone makes fewer mistakes with 97.5 % confidence (``better_earlier``).
+    The labels are fitted twice. The first fit decides what to ask. The second up-weights rows near the
+    boundary and is returned, unless the log-only classifier makes fewer mistakes with 97.5 % confidence
+    (``find_better_log_only``).
 
     Parameters
     ----------
     batch : int
         Labels per round.
     explore_share : float
-        The share of each batch that is picked at random, so every row can be chosen; on a stream, the chance of asking about
-        a row whose prediction is certain.
+        The share of each batch picked at random, so that every row can be chosen; on a stream, the
+        probability of asking about a row whose prediction is certain.
     gate_share : float
-        The share of each batch that goes to uncertain rows where the log has few labels; 0 switches this gate off. See
+        The share of each batch for uncertain rows where the log has few labels; 0 turns this gate off. See
         ``observal.methods.draw``.
     tempering : "auto" or float
-        Importance weights are raised to this power: 1 is the full correction, 0 none. "auto" is ½, because a little bias costs
-        less than the variance it saves. It becomes 1 if the fully weighted log loss out of fold is lower than at ½ by more
-        than two standard errors.
+        Importance weights are raised to this power: 1 is the full correction, 0 none. "auto" is ½, because a
+        little bias costs less than the variance it saves, or 1 if that lowers the fully weighted out-of-fold
+        log loss by more than two standard errors.
     ridge : "auto" or float
-        The ridge of both fits; "auto" chooses it for the first by importance-weighted cross-validation.
+        The ridge penalty of both fits; "auto" tunes it for the first by importance-weighted cross-validation.
     features : {"linear", "splines", "fourier", "auto"}
-        What the linear model sees; "auto" chooses by the same cross-validation.
+        The linear model's inputs; "auto" chooses by the same cross-validation.
     refit_near_boundary : bool
-        Whether the returned classifier is a second fit that up-weights rows near the boundary. It makes fewer mistakes; its
-        probabilities are good near the boundary but too confident far from it. Which rows are asked about does not depend on
-        it. See ``near_boundary``.
+        Whether to return a second fit that up-weights rows near the boundary. It makes fewer mistakes; its
+        probabilities are good near the boundary but too confident far from it. It does not affect which rows
+        are asked about. See ``near_boundary``.
     stop_below : float
-        Stop when more labels are expected to change less than this share of the first fit's predictions: on the pool, or on
-        the log if the pool is a stream.
+        Stop when more labels are expected to change less than this share of the first fit's predictions on
+        the pool, or on the log if the pool is a stream.
     order : {"pool", "stream"}
-        Choose from the whole pool, or take its rows in order and decide on each one as it arrives; see
-        ``stream_chances``. On a stream no row is looked at before its turn, not even to
-        standardise features.
+        Choose from the whole pool, or decide on each row as it arrives (``stream_chances``). On a stream no
+        row is used before its turn, not even to standardise features.
 
     Notes
     -----
-    With F the objective of the first fit, H its Hessian and A the effective number of labelled rows, raising A·F by
-    ``gap(x) = A·(w·x)² / (2·xᵀH⁻¹x)`` is enough to flip the sign at x. This is exact for a quadratic F. For the logistic loss
-    it is the second-order approximation at the minimum, which is best for small gaps, where it is used. The chance of a flip
-    is taken as Φ(−sqrt(2·gap)), as if the weights were normal around the fit; a row is uncertain if it is above 5 %.
+    With F the objective of the first fit, H its Hessian and A the effective sample size, raising A·F by
+    ``gap(x) = A·(w·x)² / (2·xᵀH⁻¹x)`` is enough to flip the sign at x. This is exact for a quadratic F. For
+    the logistic loss it is the second-order approximation at the minimum, best for the small gaps that
+    matter. The flip probability is Φ(−sqrt(2·gap)), as if the coefficients were normal around the fit; a row
+    is uncertain if it exceeds 5 %.
 
     Examples
     --------
@@ -149,7 +151,7 @@ class NewtonVC(Method[PoolState]):
     pool_may_grow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        choice = self.choice  # it checks itself
+        choice = self.choice  # validates its own settings
         keep(
             self,
             batch=choice.batch,
@@ -167,7 +169,7 @@ class NewtonVC(Method[PoolState]):
 
     @property
     def plans_ahead(self) -> bool:
-        """Whether the next rows can be chosen while a round is open; a stream is taken in order."""
+        """Whether the next round can be chosen while one is open; a stream is taken in order."""
         return self.order == "pool"
 
     @property
@@ -177,7 +179,7 @@ class NewtonVC(Method[PoolState]):
 
     @property
     def choice(self) -> Choice:
-        """How a round chooses."""
+        """How a round chooses rows."""
         return Choice(self.batch, self.explore_share, self.gate_share)
 
     @property
@@ -187,7 +189,7 @@ class NewtonVC(Method[PoolState]):
 
     @property
     def stream_rule(self) -> StreamRule:
-        """How rows of a stream are decided on."""
+        """How each row of a stream is decided on."""
         return StreamRule(self.uncertain_gap, self.batch, self.explore_share, self.gate_share)
 
     # -- the five functions that the session calls --------------------------------------------------------------
@@ -195,8 +197,8 @@ class NewtonVC(Method[PoolState]):
     def begin(self, problem: Problem, rng: np.random.Generator) -> PoolState:
         """Return the initial state."""
         problem.require_two_classes("NewtonVC")
-        kind = StreamState if self.order == "stream" else PoolState
-        return kind.start(problem, NewtonFitter.of(self, problem))
+        state_class = StreamState if self.order == "stream" else PoolState
+        return state_class.start(problem, NewtonFitter.of(self, problem))
 
     def plan(self, problem: Problem, state: PoolState, rng: np.random.Generator) -> Plan | Stop:
         """Draw the rows of the next round."""
@@ -214,7 +216,7 @@ class NewtonVC(Method[PoolState]):
             return stream_plan(self.stream_rule, problem, state, rng)
         gaps = model.pool_gaps
         order = gaps if self.fixed.curvature else model.pool_margins
-        return draw_plan(draw(problem, state, self.choice, order, gaps < self.uncertain_gap), rng)
+        return draw_plan(prepare_draw(problem, state, self.choice, order, gaps < self.uncertain_gap), rng)
 
     def advance(
         self, problem: Problem, state: PoolState, plan: Plan, answers: Answers, rng: np.random.Generator
@@ -224,19 +226,19 @@ class NewtonVC(Method[PoolState]):
         return state.after(plan, answers, state.fit.after(state, n_bought))
 
     def estimator_of(self, problem: Problem, state: PoolState) -> Any:
-        """Return the classifier of a state without looking at the pool."""
+        """Return the classifier to hand out, without predicting the pool."""
         model, classes = state.model.returned.model, problem.logged.classes
         fit = model.output_fit.fit
         linear = NewtonClassifier(model.feature_map, fit.coef[None, :], np.array([fit.intercept]), classes)
-        return model.threshold.classifier(linear) if model.follows else linear
+        return model.threshold.classifier(linear) if model.has_objective else linear
 
     def returned_round(self, problem: Problem, state: PoolState) -> int | None:
-        """Return the earlier round whose classifier a run that ends here returns; None if it returns its own."""
+        """Return the earlier round whose classifier is returned if the run ends here; None for the current one."""
         source = state.model.returned
         return None if source is state else int(source.rounds)
 
     def describe(self, problem: Problem, state: PoolState) -> Round:
-        """Return the round as people see it."""
+        """Return the round's public summary."""
         model, earlier = state.model, self.returned_round(problem, state)
         return state.as_round(
             estimator=self.estimator_of(problem, state),
@@ -256,34 +258,34 @@ class NewtonVC(Method[PoolState]):
         intervals = intervals_of(problem, state, state.model.judged_labels)
         if source is state:
             return intervals
-        words = f"of the classifier of round {source.rounds}, which makes fewer mistakes"
-        return {name: replace(ends, method=f"{ends.method}; {words}") for name, ends in intervals.items()}
+        note = f"of the classifier of round {source.rounds}, which makes fewer mistakes"
+        return {name: replace(ends, method=f"{ends.method}; {note}") for name, ends in intervals.items()}
 
     def judged(self, problem: Problem, state: PoolState) -> JudgedRows | None:
-        """Return the labelled rows as fits that have not seen them judge them."""
+        """Return the labelled rows with held-out predictions."""
         labels = state.model.judged_labels
         return None if labels is None else labels.weighted()
 
     def stored_model(self, problem: Problem, state: PoolState) -> StoredNewton:
-        """Return the fits for ``recall``."""
+        """Return the fits to store, for ``recall``."""
         model: NewtonModel = state.model
         source = model.returned
         earlier = None if source is state else self.stored_model(problem, source)
-        scores = model.__dict__.get("left_out_scores", np.empty(0))  # not every round needs them
+        scores = model.__dict__.get("left_out_scores", np.empty(0))  # only some rounds compute them
         fits = (model.query_fit.fit, model.output_fit.fit, model.output_fit.weights)
         return StoredNewton(model.choices, state.fit.choices, *fits, scores, earlier)
 
     def recall(self, problem: Problem, state: PoolState, record: StoredNewton) -> PoolState:
-        """Return a state with the fits of a record."""
+        """Return a state with stored fits instead of new ones."""
         fit: NewtonFitter = replace(state.fit, kept=record.kept)
         return state.with_model(fit, lambda same: fit.recall(same, record))
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonClassifier(TwoClassPredictions):
-    """The classifier that NewtonVC returns: linear, with its feature handling inside.
+    """The linear classifier that NewtonVC returns, including its feature handling.
 
-    `coef_` and `intercept_` refer to the features after `feature_map`: standardised and, if asked for, expanded.
+    `coef_` and `intercept_` apply to the output of `feature_map`: standardised and possibly expanded features.
     """
 
     feature_map: Any = field(repr=False)
@@ -297,11 +299,11 @@ class NewtonClassifier(TwoClassPredictions):
         return np.asarray(self.feature_map(rows) @ self.coef_[0] + self.intercept_[0])
 
     def positive(self, X: Features) -> Bools:
-        """Return which rows are predicted to be of the second class."""
+        """Return which rows are predicted to be in the second class."""
         return np.asarray(self.decision_function(X) > 0.0)
 
     def predict_proba(self, X: Features) -> Floats:
-        """Return the probability of each class; with `refit_near_boundary` it is too confident far from the boundary."""
+        """Return class probabilities; with `refit_near_boundary` they are too confident far from the boundary."""
         from scipy.special import expit
 
         positive = expit(self.decision_function(X))
@@ -312,7 +314,7 @@ class NewtonClassifier(TwoClassPredictions):
 
 
 class NewtonChoices(NamedTuple):
-    """What cross-validation chose."""
+    """Settings chosen by cross-validation."""
 
     features: str
     ridge: float
@@ -323,7 +325,7 @@ class NewtonChoices(NamedTuple):
 class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
     """Fits NewtonVC's model."""
 
-    maps: dict[str, FeatureMap] = field(repr=False)  # to choose from, by name
+    maps: dict[str, FeatureMap] = field(repr=False)  # candidates, by name
 
     @classmethod
     def of(cls, method: NewtonVC, problem: Problem) -> Self:
@@ -334,54 +336,57 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
             sparse = any(block.is_sparse for block in blocks)
             names = ("linear",) if sparse else ("linear", "splines", "fourier")
         maps = {name: FeatureMap.of(*blocks, expansion=name) for name in names}
-        return cls(method, problem, remember_latest(judge_pool), maps)
+        return cls(method, problem, cache_latest(predict_pool), maps)
 
     @property
-    def first_choice(self) -> int:
-        """Labels bought before settings are chosen again for the first time: a round's."""
+    def first_retune(self) -> int:
+        """Labels to buy before settings are retuned for the first time: one round's."""
         return self.method.batch
 
     def __call__(self, state: PoolState) -> NewtonModel:
         """Fit on all labels."""
         labels = WeightedLabels.of(self.problem, state, self.method.fixed.clip_constant)
-        with one_thread():  # hundreds of small products: more threads would mostly wait for each other
+        with one_thread():  # hundreds of small products: threads would mostly wait for each other
             choices: NewtonChoices = self._choose(labels) if self.anchor is None else self.choices
             feature_map = self.maps[choices.features]
             X, weights = feature_map(self.problem.take(labels.rows)), labels.weights(choices.tempering)
             fit = fit_logistic(X, labels.signs, weights, choices.ridge, self.method.fixed.penalty)
         weighted = WeightedFit(fit, weights)
-        return NewtonModel(self.method, self.problem, feature_map, choices, labels, weighted, state, self.judge_pool)
+        return NewtonModel(self.method, self.problem, feature_map, choices, labels, weighted, state, self.predict_pool)
 
     def recall(self, state: PoolState, record: StoredNewton) -> NewtonModel:
-        """Return the model of a record, if it may be that of the state's labels."""
-        labels, earlier = WeightedLabels.of(self.problem, state, self.method.fixed.clip_constant), first_state(state)
+        """Return the stored model, after checking that it can belong to the state's labels."""
+        labels, earlier = (
+            WeightedLabels.of(self.problem, state, self.method.fixed.clip_constant),
+            find_log_only_state(state),
+        )
         for choices in filter(None, (record.choices, record.kept)):
             self._check_choices(choices)
         feature_map = self.maps[record.choices.features]
         n_labelled, n_features = labels.rows.size, feature_map(self.problem.take(labels.rows[:0])).shape[1]
         scores, weights = record.left_out_scores, record.output_weights
         if (
-            any(fit.coef.size != n_features or not _is_sound(fit) for fit in (record.query, record.output))
+            any(fit.coef.size != n_features or not _is_usable(fit) for fit in (record.query, record.output))
             or scores.size not in (0, n_labelled)
             or weights.size != n_labelled
-            or not (is_moderate(scores) and is_moderate(weights) and (weights >= 0.0).all())
+            or not (is_safely_finite(scores) and is_safely_finite(weights) and (weights >= 0.0).all())
             or (record.earlier is not None and (earlier is state or record.earlier.earlier is not None))
         ):
             raise InvalidInput("The stored fits are not those of these labels; use an undamaged copy.")
         query = WeightedFit(record.query, labels.weights(record.choices.tempering))
         model = NewtonModel(
-            self.method, self.problem, feature_map, record.choices, labels, query, state, self.judge_pool
+            self.method, self.problem, feature_map, record.choices, labels, query, state, self.predict_pool
         )
         known: dict[str, object] = {"output_fit": WeightedFit(record.output, weights)}
         known |= {"left_out_scores": scores} if scores.size else {}
         known["returned"] = (
             state if record.earlier is None else self.method.recall(self.problem, earlier, record.earlier)
         )
-        model.__dict__.update(known)  # where cached properties keep them
+        model.__dict__.update(known)  # where cached properties store their values
         return model
 
     def _check_choices(self, choices: NewtonChoices) -> None:
-        """Refuse choices that ``_choose`` cannot have made."""
+        """Reject choices that ``_choose`` cannot have made."""
         ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
         temperings = (TEMPERED, 1.0) if self.method.tempering == "auto" else (self.method.tempering,)
         if choices.features not in self.maps or choices.ridge not in ridges or choices.tempering not in temperings:
@@ -389,16 +394,16 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
 
     def _choose(self, labels: WeightedLabels) -> NewtonChoices:
         """Choose features, ridge and tempering by weighted cross-validation."""
-        some = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // TUNING_ROWS)
+        subset = np.arange(0, labels.signs.size, 1 + max(labels.signs.size - 1, 0) // TUNING_ROWS)
         ridges = RIDGES if self.method.ridge == "auto" else (self.method.ridge,)
         rows = self.problem.take(labels.rows)
-        groups = None if labels.groups is None else labels.groups[some]
-        inputs = {name: feature_map(rows)[some] for name, feature_map in self.maps.items()}
+        groups = None if labels.groups is None else labels.groups[subset]
+        inputs = {name: feature_map(rows)[subset] for name, feature_map in self.maps.items()}
 
         def best(tempering: float) -> tuple[NewtonChoices, TunedRidge]:
-            weights = labels.weights(tempering)[some]
+            weights = labels.weights(tempering)[subset]
             tuned = {
-                name: tune(X, labels.signs[some], weights, ridges, self.method.fixed.penalty, groups)
+                name: tune(X, labels.signs[subset], weights, ridges, self.method.fixed.penalty, groups)
                 for name, X in inputs.items()
             }
             name = min(tuned, key=lambda name: float(tuned[name].losses @ weights))
@@ -406,13 +411,13 @@ class NewtonFitter(Fitter[NewtonVC, "NewtonModel", Floats]):
 
         if self.method.tempering != "auto":
             return best(self.method.tempering)[0]
-        (half, of_half), (full, of_full) = best(TEMPERED), best(1.0)
-        gain = labels.weights(1.0)[some] * (of_half.losses - of_full.losses)
+        (half, half_tuned), (full, full_tuned) = best(TEMPERED), best(1.0)
+        gain = labels.weights(1.0)[subset] * (half_tuned.losses - full_tuned.losses)
         return full if gain.sum() > SIGNIFICANT * np.sqrt(gain @ gain) else half
 
 
 class StoredNewton(NamedTuple):
-    """What cannot be computed again without a fit: choices, fits, scores out of fold where they were needed, and the earlier model that is returned."""
+    """What cannot be recomputed without a fit."""
 
     choices: NewtonChoices
     kept: NewtonChoices | None
@@ -423,36 +428,36 @@ class StoredNewton(NamedTuple):
     earlier: StoredNewton | None
 
 
-def is_moderate(values: Floats) -> bool:
-    """Return whether all values are numbers whose squares are numbers."""
+def is_safely_finite(values: Floats) -> bool:
+    """Return whether all values and their squares are finite."""
     return bool((np.abs(values) <= 1e100).all())
 
 
-def _is_sound(fit: NewtonFit) -> bool:
-    """Return whether gaps and margins of a stored fit are numbers."""
-    if fit.hessian.shape != (fit.coef.size + 1,) * 2 or not is_moderate(fit.theta):
+def _is_usable(fit: NewtonFit) -> bool:
+    """Return whether a stored fit's gaps and margins are finite."""
+    if fit.hessian.shape != (fit.coef.size + 1,) * 2 or not is_safely_finite(fit.theta):
         return False
     try:
-        return is_moderate(fit.hessian) and is_moderate(leverages(np.zeros((1, fit.coef.size)), fit.hessian))
+        return is_safely_finite(fit.hessian) and is_safely_finite(leverages(np.zeros((1, fit.coef.size)), fit.hessian))
     except np.linalg.LinAlgError:
         return False
 
 
 class WeightedFit(NamedTuple):
-    """A fit, and the weights of the labelled rows in it."""
+    """A fit, and the weights of its labelled rows."""
 
     fit: NewtonFit
     weights: Floats
 
     @property
-    def total(self) -> float:
-        """A: the effective number of labelled rows; the two half rows at the origin add one."""
+    def n_effective(self) -> float:
+        """A: the effective sample size, plus one for the two half rows at the origin."""
         return effective_sample_size(self.weights) + 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonModel:
-    """The two fits after a round, and what they say about every row."""
+    """The two fits after a round, and what they predict."""
 
     method: NewtonVC = field(repr=False)
     problem: Problem = field(repr=False)
@@ -461,37 +466,37 @@ class NewtonModel:
     labels: WeightedLabels = field(repr=False)
     query_fit: WeightedFit = field(repr=False)
     state: PoolState = field(repr=False)
-    judge_pool: Callable[[NewtonModel], Floats] = field(repr=False)
+    predict_pool: Callable[[NewtonModel], Floats] = field(repr=False)
 
     @property
-    def follows(self) -> bool:
-        """Whether its threshold is chosen for an objective. Then there is one fit: the second one is for a threshold of ½."""
+    def has_objective(self) -> bool:
+        """Whether an objective sets the threshold. Then there is no second fit, which is for a threshold of ½."""
         return self.problem.goals.objective != "error"
 
     @cached_property
     def threshold(self) -> Threshold:
-        """From which margin on a row is positive, where an objective decides that."""
+        """The objective's margin threshold, above which a row is positive."""
         return find_threshold(self.problem, self.state, self._margins_of, self.left_out_scores)
 
     @property
-    def judged(self) -> Any:
-        """Score and predicted class of labelled rows by fits that have not seen them, for intervals."""
-        if not self.follows:
+    def held_out_scores(self) -> Any:
+        """Held-out scores and predicted classes of the labelled rows, or a function for them."""
+        if not self.has_objective:
             return self.out_of_fold
         return with_classes(self.left_out_scores - self.threshold.cut)
 
     @cached_property
     def judged_labels(self) -> JudgedLabels | None:
-        """The labelled rows as intervals judge them, by the fits of the state whose classifier is returned."""
+        """The labelled rows with held-out predictions of the classifier that is returned."""
 
         def gaps(before: PoolState, rows: Ints) -> Floats:
             return np.asarray(before.model.unlabelled_gaps(rows))
 
         source = self.returned
-        with one_thread():  # many small products, as in the fit
-            judged = self.judged if source is self.state else earlier_scores(self.problem, source, self.state)
+        with one_thread():  # many small products, as when fitting
+            judged = self.held_out_scores if source is self.state else earlier_scores(self.problem, source, self.state)
             toss_ups, threshold = (
-                (0.0, self.threshold) if self.follows else (source.model.toss_ups(self.labels.rows), None)
+                (0.0, self.threshold) if self.has_objective else (source.model.mean_flip_chance(self.labels.rows), None)
             )
             return judge_labels(
                 self.problem,
@@ -505,26 +510,26 @@ class NewtonModel:
 
     @property
     def left_out_classes(self) -> Ints:
-        """The class of each labelled row by a fit that has not seen it."""
-        return np.asarray(self.judged[1] if self.follows else with_classes(self.left_out_scores)[1])
+        """The held-out predicted class of each labelled row."""
+        return np.asarray(self.held_out_scores[1] if self.has_objective else with_classes(self.left_out_scores)[1])
 
     @cached_property
     def returned(self) -> PoolState:
-        """The state whose classifier is returned: this one, unless an earlier one very likely makes fewer mistakes."""
-        method, plain = self.method, not self.follows and self.problem.cost is None
+        """The state whose classifier is returned: this one, unless the log-only one is very likely better."""
+        method, plain = self.method, not self.has_objective and self.problem.cost is None
         if not (method.fixed.return_earlier and method.order == "pool" and plain):
             return self.state
-        return better_earlier(self.problem, self.state) or self.state
+        return find_better_log_only(self.problem, self.state) or self.state
 
     @cached_property
     def left_out_scores(self) -> Floats:
-        """The margin of each labelled row by a fit that has not seen it."""
+        """The held-out margin of each labelled row."""
         with one_thread():
             return left_out(self.labels.codes, self.out_of_fold, FINE_FOLDS, self.labels.groups)[0]
 
     @cached_property
     def label_cells(self) -> Cells:
-        """The labelled rows in cells, by which rounds are compared."""
+        """The labelled rows grouped into cells, for comparing rounds."""
         return label_cells(self.problem, self.state, self._margins_of, self.left_out_scores)
 
     def _margins_of(self, rows: Ints) -> Floats:
@@ -532,40 +537,42 @@ class NewtonModel:
 
     @cached_property
     def output_fit(self) -> WeightedFit:
-        """The fit that is returned: it up-weights rows near the boundary, unless the method has that switched off."""
+        """The fit that is returned: refitted near the boundary, unless that is turned off."""
         with one_thread():
             return self._refit(self.query_fit, self.labelled, self.labels.signs)
 
     def _refit(self, first: WeightedFit, X: Matrix, signs: Ints) -> WeightedFit:
-        """Return the output fit for `first`, a query fit on the same rows."""
-        if self.follows or not self.method.refit_near_boundary:
+        """Return the output fit that starts from `first`, a query fit on the same rows."""
+        if self.has_objective or not self.method.refit_near_boundary:
             return first
         settings = self.choices.ridge, self.method.fixed.penalty
         return WeightedFit(*near_boundary(first.fit, X, signs, first.weights, *settings, population=self._population))
 
     @property
     def _population(self) -> Matrix:
-        """Some rows of log and pool, evenly spread; of the log alone if the pool is a stream."""
+        """An evenly spaced sample of log and pool; of the log alone if the pool is a stream."""
         n_rows = self.problem.n_logged if self.method.order == "stream" else self.problem.n_rows
         return self.feature_map(self.problem.take(np.arange(0, n_rows, 1 + (n_rows - 1) // TYPICAL_ROWS)))
 
     def gaps(self, X: Matrix | Rows) -> Floats:
-        """Return how much worse the fit must get before the sign of each row flips."""
+        """Return each row's flip gap: how much worse the fit must get before its sign flips."""
         fit = self.query_fit
-        return self.feature_map.mapped(partial(flip_gaps, fit=fit.fit, total=fit.total), X)
+        return self.feature_map.mapped(partial(flip_gaps, fit=fit.fit, n_effective=fit.n_effective), X)
 
     def scores_of(self, rows: Ints) -> Scores:
-        """Return the moderated margin and the predicted class of rows of log and pool."""
-        if self.follows:
+        """Return the shrunken margin and the predicted class of rows of log and pool."""
+        if self.has_objective:
             return with_classes(self._margins_of(rows) - self.threshold.cut)
         X, fit = self.problem.take(rows), self.output_fit
-        return with_classes(self.feature_map.mapped(partial(shrink_margins, fit=fit.fit, total=fit.total), X))
+        return with_classes(
+            self.feature_map.mapped(partial(shrink_margins, fit=fit.fit, n_effective=fit.n_effective), X)
+        )
 
     def unlabelled_gaps(self, rows: Ints) -> Floats:
-        """Return the gap of rows of log and pool, each as if its own label were unknown.
+        """Return the gaps of rows of log and pool, each as if its own label were unknown.
 
-        A labelled row is removed from the fit by one Newton step: with c its share of the weights, φ the logistic loss and h
-        its leverage, its margin m moves to ``m + c·φ'(m)·h / (1 − c·φ''(m)·h)`` and its leverage to
+        A labelled row is removed by one Newton step: with c its share of the weights, φ the logistic loss and
+        h its leverage, its margin m moves to ``m + c·φ'(m)·h / (1 − c·φ''(m)·h)`` and its leverage to
         ``h / (1 − c·φ''(m)·h)``.
         """
         from scipy.special import expit  # lazy: scipy is slow to import
@@ -574,46 +581,47 @@ class NewtonModel:
         if self.labels.rows.size == 0:
             return gaps
         order = np.argsort(self.labels.rows)
-        place = order[np.minimum(np.searchsorted(self.labels.rows, rows, sorter=order), order.size - 1)]
-        has_label = self.labels.rows[place] == rows
-        place = place[has_label]
+        index = order[np.minimum(np.searchsorted(self.labels.rows, rows, sorter=order), order.size - 1)]
+        has_label = self.labels.rows[index] == rows
+        index = index[has_label]
         fit, weights = self.query_fit
-        share = weights[place] / max(float(weights.sum() + weights.mean()), 1e-300)  # the two half rows weigh a mean
-        h = leverages(self.labelled[place], fit.hessian)
-        m = self.labels.signs[place] * fit.margins(self.labelled[place])
+        # The two half rows at the origin together have the mean weight.
+        share = weights[index] / max(float(weights.sum() + weights.mean()), 1e-300)
+        h = leverages(self.labelled[index], fit.hessian)
+        m = self.labels.signs[index] * fit.margins(self.labelled[index])
         tail = expit(-m)
-        remainder = np.maximum(1.0 - share * tail * (1.0 - tail) * h, LEAST_LEFT)
-        away = m - share * tail * h / remainder
-        gaps[has_label] = 0.5 * self.query_fit.total * away**2 * remainder / np.maximum(h, 1e-300)
+        remainder = np.maximum(1.0 - share * tail * (1.0 - tail) * h, MIN_REMAINDER)
+        unlabelled_margin = m - share * tail * h / remainder
+        gaps[has_label] = 0.5 * self.query_fit.n_effective * unlabelled_margin**2 * remainder / np.maximum(h, 1e-300)
         return gaps
 
-    def toss_ups(self, rows: Ints) -> float:
-        """Return the mean chance that another sample would flip the sign of these rows; ¼ where the fit has learned nothing."""
+    def mean_flip_chance(self, rows: Ints) -> float:
+        """Return the mean probability that another sample would flip these rows' signs; ¼ if nothing is learned."""
         return float(np.mean(flip_chances(self.unlabelled_gaps(rows))))
 
     def out_of_fold(self, train: Ints, test: Ints) -> Scores:
-        """Return the moderated margin and the predicted class of some labelled rows by a fit on others."""
+        """Return shrunken margins and predicted classes of the `test` rows by a fit on the `train` rows."""
         X, signs, weights = self.labelled[train], self.labels.signs[train], self.query_fit.weights[train]
         start = self.query_fit.fit.theta
         fit = fit_logistic(X, signs, weights, self.choices.ridge, self.method.fixed.penalty, start)
         output = self._refit(WeightedFit(fit, weights), X, signs)
-        if self.follows:
+        if self.has_objective:
             return with_classes(output.fit.margins(self.labelled[test]))
-        return with_classes(shrink_margins(self.labelled[test], output.fit, output.total))
+        return with_classes(shrink_margins(self.labelled[test], output.fit, output.n_effective))
 
     @cached_property
     def labelled(self) -> Matrix:
-        """The labelled rows as the linear model sees them."""
+        """The labelled rows as inputs of the linear model."""
         return self.feature_map(self.problem.take(self.labels.rows))
 
     @property
     def pool_gaps(self) -> Floats:
-        """The gap of each pool row; of each logged row if the pool is a stream, whose rows are not known yet."""
-        return self.judge_pool(self)
+        """The gap of each pool row; on a stream, whose rows are not known yet, of each logged row."""
+        return self.predict_pool(self)
 
     @property
     def pool_margins(self) -> Floats:
-        """The distance of each pool row from the boundary, in log odds."""
+        """The distance of each pool row from the boundary, in log-odds."""
         distances = partial(boundary_distances, fit=self.query_fit.fit)
         return self.feature_map.mapped(distances, self.problem.pool.rows)
 
@@ -624,13 +632,13 @@ class NewtonModel:
         return float(sum(flip_chances(part).sum() for part in pieces_of(gaps))) / max(1, gaps.size)
 
 
-def judge_pool(model: NewtonModel) -> Floats:
-    """Return the gap of each pool row by a model; of each logged row if the pool is a stream."""
+def predict_pool(model: NewtonModel) -> Floats:
+    """Return the gap of each pool row; of each logged row if the pool is a stream."""
     return model.gaps(model.problem.logged.rows if model.method.order == "stream" else model.problem.pool.rows)
 
 
 def gap_at(doubt: float) -> float:
-    """Return the gap below which the chance of a flip, Φ(−sqrt(2·gap)), is above `doubt`.
+    """Return the gap at which the flip probability, Φ(−sqrt(2·gap)), equals `doubt`.
 
     Examples
     --------
@@ -643,7 +651,7 @@ def gap_at(doubt: float) -> float:
 
 
 def flip_chances(gaps: Floats) -> Floats:
-    """Return the chance of a flip at each gap, as if the weights were normal around the fit: Φ(−sqrt(2·gap)).
+    """Return the flip probability at each gap, Φ(−sqrt(2·gap)), as if coefficients were normal around the fit.
 
     Examples
     --------
@@ -657,59 +665,59 @@ def flip_chances(gaps: Floats) -> Floats:
 
 
 def with_classes(scores: Floats) -> Scores:
-    """Return scores, and the class that each predicts."""
+    """Return the scores, and the class that each predicts."""
     return scores, (scores > 0.0).astype(np.int64)
 
 
-def flip_gaps(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
+def flip_gaps(Z: Matrix, fit: NewtonFit, n_effective: float) -> Floats:
     """Return how much worse a fit must get before the sign of a row's margin m flips: A·m²/(2·xᵀH⁻¹x)."""
-    return np.asarray(0.5 * total * fit.margins(Z) ** 2 / np.maximum(leverages(Z, fit.hessian), 1e-300))
+    return np.asarray(0.5 * n_effective * fit.margins(Z) ** 2 / np.maximum(leverages(Z, fit.hessian), 1e-300))
 
 
 def boundary_distances(Z: Matrix, fit: NewtonFit) -> Floats:
-    """Return the distance of each row from the boundary, in log odds."""
+    """Return each row's distance from the boundary, in log-odds."""
     return np.abs(fit.margins(Z))
 
 
-def shrink_margins(Z: Matrix, fit: NewtonFit, total: float) -> Floats:
-    """Return the margin of each row, shrunk where the fit is uncertain about it: m / sqrt(1 + π·v/8), v = x̃ᵀ(A·H)⁻¹x̃.
+def shrink_margins(Z: Matrix, fit: NewtonFit, n_effective: float) -> Floats:
+    """Return margins shrunk where the fit is uncertain: m / sqrt(1 + π·v/8), v = x̃ᵀ(A·H)⁻¹x̃.
 
-    A logistic probability averaged over a normal margin with mean m and variance v is about σ of this.
+    The logistic function of this is about the mean probability over a normal margin with mean m and variance v.
     """
-    return np.asarray(fit.margins(Z) / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / total))
+    return np.asarray(fit.margins(Z) / np.sqrt(1.0 + np.pi / 8.0 * leverages(Z, fit.hessian) / n_effective))
 
 
-# -- the classifier of the log alone ------------------------------------------------------------------------------
+# -- the log-only classifier -----------------------------------------------------------------------------------
 
 
-def first_state(state: PoolState) -> PoolState:
-    """Return the state that knows the log alone."""
+def find_log_only_state(state: PoolState) -> PoolState:
+    """Return the state of round 0, which knows the log alone."""
     while state.before is not None:
         state = state.before
     return state
 
 
-def better_earlier(problem: Problem, state: PoolState) -> PoolState | None:
-    """Return the state that knows the log alone, if its classifier very likely makes fewer mistakes; else None."""
+def find_better_log_only(problem: Problem, state: PoolState) -> PoolState | None:
+    """Return the log-only state if its classifier very likely makes fewer mistakes; else None."""
     from scipy.special import ndtri
 
-    earlier = first_state(state)
+    earlier = find_log_only_state(state)
     if earlier is state or np.unique(earlier.labelled(problem)[1]).size < 2:
         return None
     rows, codes = state.labelled(problem)
-    fitted, before = (one_state.model.scores_of(rows)[1] != codes for one_state in (state, earlier))
-    # The last fit has seen all labels. If it looks better even so, it may be; if it looks worse, both are judged fairly.
-    if state.importance(problem, rows, None)[0] @ (fitted.astype(float) - before) <= 0.0:
+    last_wrong, earlier_wrong = (each.model.scores_of(rows)[1] != codes for each in (state, earlier))
+    # The last fit saw all labels. If it looks worse even so, compare held-out predictions; otherwise keep it.
+    if state.importance(problem, rows, None)[0] @ (last_wrong.astype(float) - earlier_wrong) <= 0.0:
         return None
     classes = state.model.left_out_classes
-    different = (classes != codes).astype(float) - (earlier_scores(problem, earlier, state)[1] != codes)
-    more, error = paired_difference(state.model.label_cells, different)
-    credible = np.count_nonzero(different) >= LEAST_DIFFERENT and more > float(ndtri(EARLIER_CONFIDENCE)) * error
+    differences = (classes != codes).astype(float) - (earlier_scores(problem, earlier, state)[1] != codes)
+    excess, error = paired_difference(state.model.label_cells, differences)
+    credible = np.count_nonzero(differences) >= MIN_DISAGREEMENTS and excess > float(ndtri(EARLIER_CONFIDENCE)) * error
     return earlier if credible else None
 
 
-def paired_difference(cells: Cells, different: Floats) -> tuple[float, float]:
-    """Return D and its standard error.
+def paired_difference(cells: Cells, differences: Floats) -> tuple[float, float]:
+    """Return D and its standard error, as the module's docstring defines them.
 
     Examples
     --------
@@ -719,18 +727,18 @@ def paired_difference(cells: Cells, different: Floats) -> tuple[float, float]:
     [0.0, 0.449]
     """
     used = cells.of_label >= 0
-    cell, weight, value = cells.of_label[used], cells.row_weight[used], different[used]
+    cell, weight, value = cells.of_label[used], cells.row_weight[used], differences[used]
     if cells.groups is not None:
         cell, _, weight, value = merge_groups(cell, cells.groups[used], weight, value)
     count = np.bincount(cell, minlength=cells.share.size)[cell]
     mean = (np.bincount(cell, weights=weight * value) / np.maximum(np.bincount(cell, weights=weight), 1e-300))[cell]
-    more = float(weight @ value)
+    excess = float(weight @ value)
     within = weight**2 @ ((value - mean) ** 2 * count / np.maximum(count - 1, 1))
-    return more, EARLIER_CORRELATED * float(np.sqrt(within + weight @ (mean - more) ** 2 / cells.n_rows))
+    return excess, ERROR_INFLATION * float(np.sqrt(within + weight @ (mean - excess) ** 2 / cells.n_rows))
 
 
 def earlier_scores(problem: Problem, earlier: PoolState, state: PoolState) -> Scores:
-    """Return score and class of all rows that `state` has labels of, by fits of `earlier` that have not seen them."""
+    """Return held-out scores and classes under `earlier` for all rows that `state` has labels of."""
     rows = state.labelled(problem)[0]
     scores, _ = earlier.model.scores_of(rows)
     order = np.argsort(rows)

@@ -1,1 +1,1 @@
-"""What a run passes around: log and pool, rows, goals, plans, results, and what a method must have."""
+"""What a run passes around: log and pool, rows, goals, plans, results, and the interface of a method."""

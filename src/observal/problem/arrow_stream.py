@@ -1,7 +1,8 @@
-"""How much the data of one file may unpack to, and Arrow tables as bytes, which come back only if they stay within that.
+"""Arrow tables as bytes, and a limit on how much the data of one file may unpack to.
 
-Arrow itself allocates whatever size a compressed buffer declares, so a few kilobytes could ask for all memory. The declared sizes are in the
-header of each message, a table of flatbuffers: here they are added up first.
+Arrow allocates whatever size a compressed buffer declares, so a few kilobytes could claim all memory. The
+declared sizes are in the header of each message, a flatbuffers table: they are added up here before anything
+is unpacked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 LIMIT_VARIABLE = "OBSERVAL_UNPACKED_GB"
 _DEFAULT_LIMIT = 8.0  # gigabytes: ten million rows of a hundred numbers
-_NODES, _BUFFERS, _COMPRESSION = 1, 2, 3  # fields of a record batch, as Arrow's Message.fbs numbers them
+_NODES, _BUFFERS, _COMPRESSION = 1, 2, 3  # field numbers of a record batch in Arrow's Message.fbs
 
 
 def unpacked_limit() -> int:
@@ -30,9 +31,9 @@ def unpacked_limit() -> int:
 
 
 class Budget:
-    """How many bytes all data of one file may unpack to; whatever reads the file takes from it before it unpacks.
+    """How many bytes all data of one file may unpack to; readers take from it before they unpack.
 
-    Without a `limit`, as for a campaign, it is what OBSERVAL_UNPACKED_GB allows.
+    Without a `limit`, as for a campaign, OBSERVAL_UNPACKED_GB applies.
 
     Examples
     --------
@@ -51,7 +52,7 @@ class Budget:
         self._parts: set[object] = set()
 
     def take(self, size: int, part: object = None) -> None:
-        """Count what is about to be unpacked, or refuse it; a named part counts once, however often it is read."""
+        """Count what is about to be unpacked, or raise; a named part counts once, however often it is read."""
         if part is not None and part in self._parts:
             return
         self._parts.add(part)
@@ -77,7 +78,7 @@ def pack_table(table: pa.Table, compression: str | None = None) -> bytes:
 def unpack_table(content: bytes, limit: int, budget: Budget | None = None) -> pa.Table:
     """Return the table that ``pack_table`` packed; ValueError if it is damaged or takes more than `limit` bytes.
 
-    What it takes is counted in `budget` before.
+    Its size is taken from `budget` first.
 
     Examples
     --------
@@ -107,7 +108,7 @@ def unpack_table(content: bytes, limit: int, budget: Budget | None = None) -> pa
 
 
 def _declared_size(message: pa.Message) -> int:
-    """Return the bytes that a batch takes unpacked, and at least eight for each value: nulls take none here, but later as objects."""
+    """Return a batch's unpacked size, at least eight bytes per value: nulls take none here, but do as objects."""
     header, body = memoryview(message.metadata), memoryview(message.body)
     batch = _follow(header, _field(header, _follow(header, 0), 2))
     if message.type == "dictionary":
@@ -117,7 +118,7 @@ def _declared_size(message: pa.Message) -> int:
     for start, length in _pairs(header, _field(header, batch, _BUFFERS)):
         declared = length
         if length and _field(header, batch, _COMPRESSION):
-            declared = struct.unpack_from("<q", body, start)[0]  # -1: it is stored as it is
+            declared = struct.unpack_from("<q", body, start)[0]  # -1 means uncompressed
         size += length if declared == -1 else declared
         if min(start, length, size) < 0:
             raise ValueError("it declares a negative size")
@@ -125,7 +126,7 @@ def _declared_size(message: pa.Message) -> int:
 
 
 def _field(header: memoryview, table: int, number: int) -> int:
-    """Return where a field of a flatbuffers table is; 0 if it is left out."""
+    """Return the position of a field of a flatbuffers table; 0 if it is absent."""
     fields = table - struct.unpack_from("<i", header, table)[0]
     if fields < 0 or 4 + 2 * number >= struct.unpack_from("<H", header, fields)[0]:
         return 0
@@ -138,7 +139,7 @@ def _follow(header: memoryview, place: int) -> int:
 
 
 def _pairs(header: memoryview, place: int) -> list[tuple[int, int]]:
-    """Return a vector of pairs of whole numbers; empty if its field is left out."""
+    """Return a vector of integer pairs; empty if its field is absent."""
     if not place:
         return []
     start = _follow(header, place)

@@ -1,4 +1,4 @@
-"""Which columns of numbers came from one column of a table: the levels of a category, or a number and the mark of its missing values."""
+"""Which numeric columns came from one table column: a category's levels, or a number and its missing-value mark."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from observal.errors import InvalidInput
 
 @dataclass(frozen=True)
 class ColumnGroups:
-    """Columns that belong together, so that trees can see a category as one column, and missing values as missing.
+    """Columns that belong together, so that trees can see categories as one column and missing values as missing.
 
     Parameters
     ----------
     categories : tuple of tuples of int
-        The columns of each category: a row has the larger of two values in at most one of them.
+        The columns of each category: each row has the larger of two values in at most one of them.
     gaps : tuple of pairs of int
-        A column of numbers, and the column whose larger value says that the number is missing.
+        A numeric column, and the column whose larger value marks the number as missing.
 
     Examples
     --------
@@ -39,5 +39,5 @@ class ColumnGroups:
 
     @property
     def n_columns(self) -> int:
-        """The least number of columns that rows must have."""
+        """The smallest number of columns that rows must have."""
         return 1 + max((column for group in (*self.categories, *self.gaps) for column in group), default=-1)

@@ -1,4 +1,4 @@
-"""What a user brings: the log and the pool. Each is frozen and checked once, when it is made."""
+"""What a user brings: the log and the pool. Both are immutable and validated when they are made."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from observal.problem.rows import Rows, as_rows
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
-# Smaller propensities count as this one where shares are estimated, so that a single label does not decide.
-LEAST_CHANCE = 0.01
+# Floor for propensities when estimating class shares, so that a single label cannot dominate.
+MIN_CHANCE = 0.01
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,26 +42,27 @@ class LoggedData:
     Parameters
     ----------
     X : array, sparse matrix or table of shape (rows, features)
-        Finite numbers. Not copied, because it may be large: do not change it afterwards. A pandas, polars or pyarrow table may also hold
-        text, categories and missing values: ``CommitteeVC`` gives it to its estimator as it is.
+        Finite numbers. Not copied, because it may be large: do not change it afterwards. A pandas, polars or
+        pyarrow table may also hold text, categories and missing values: ``CommitteeVC`` passes it to its
+        estimator unchanged.
     y : array of shape (rows,)
-        NaN, None or empty text where the label was not revealed. -1 beside other classes than 1 is refused unless `classes` has it,
-        because it often marks rows without a label.
+        NaN, None or empty text where the label was not revealed. -1 next to classes other than 1 is rejected
+        unless `classes` includes it, because it often marks rows without a label.
     propensity : array of shape (rows,) or one number
-        The chance that the policy revealed each row's label, Q0(x) in the paper. It may be 0 only where the label was not
-        revealed.
+        The probability that the policy revealed each row's label, Q0(x) in the paper. It may be 0 only where
+        the label was not revealed.
     ids : array of shape (rows,), optional
-        Distinct names of the rows; their positions by default.
+        Unique row names; positions by default.
     classes : sequence, optional
         The label values; needed if the log shows only one of them. The last is the positive class (+1).
     cost : array of shape (rows,), optional
         The cost of a mistake on the row, in [0, 1]; 1 by default.
     column_groups : ColumnGroups, optional
-        Which columns came from one column of a table; ``observal.load_problem`` says so, and boosted trees use it.
+        Which columns came from one table column; set by ``observal.load_problem`` and used by boosted trees.
     groups : array of shape (rows,), optional
-        What related rows share, such as a customer, a household or a day: numbers, text or dates. Rows of a group, in log and pool, are never
-        on both sides of a cross-validation, and count as one in intervals. A row whose group is missing stands alone. Kept as a number
-        for each group; whole numbers stay as they are.
+        What related rows share, such as a customer, a household or a day: numbers, text or dates. Rows of a group,
+        in log and pool, are never split between training and held-out folds, and count as one in intervals. A row
+        with a missing group is on its own. Stored as one number per group; whole numbers are kept.
 
     Examples
     --------
@@ -110,7 +111,7 @@ class LoggedData:
         return as_rows(self.X)
 
     def class_shares(self) -> Floats:
-        """Return the share of all rows that each class has, by the labels and their propensities; equal ones without labels.
+        """Return each class's estimated share of all rows, weighting labels by 1/propensity; equal without labels.
 
         Examples
         --------
@@ -118,7 +119,7 @@ class LoggedData:
         [0.17, 0.83]
         """
         revealed = np.asarray(self.revealed)
-        weights = 1.0 / np.maximum(self.propensity[revealed], LEAST_CHANCE)
+        weights = 1.0 / np.maximum(self.propensity[revealed], MIN_CHANCE)
         sums = np.bincount(self.codes[revealed], weights=weights, minlength=self.classes.size)
         return np.asarray(sums / sums.sum() if sums.any() else np.full(sums.size, 1.0 / sums.size))
 
@@ -136,20 +137,20 @@ class LoggedData:
         group: str | None = None,
         executor: ExecutorLike = None,
     ) -> LoggedData:
-        """Make a log over Parquet that need not fit into memory: features and ids stay in the files.
+        """Make a log over Parquet files that need not fit into memory: features and ids stay in the files.
 
         Parameters
         ----------
         source : path, glob, URL or list of them
-            A Parquet file, a folder of them, a pattern such as ``"log/*.parquet"``, or an address that fsspec knows.
+            A Parquet file, a folder of them, a pattern such as ``"log/*.parquet"``, or a URL that fsspec knows.
         label, propensity, id, cost, group : str
-            The columns.
+            Column names.
         features : sequence of str, optional
-            Columns of numbers; all others by default.
+            Numeric columns; all others by default.
         classes : sequence, optional
             The label values, if the log does not show all.
         executor : optional
-            What reads and computes: see ``observal.parquet.executor_of``.
+            What reads the files and computes on them; see ``observal.parquet.executor_of``.
 
         Examples
         --------
@@ -179,7 +180,7 @@ class LoggedData:
         cost: str | None = None,
         group: str | None = None,
     ) -> LoggedData:
-        """Make a log from a pandas, polars or pyarrow table; `features` are all other columns by default, text and missing values included."""
+        """Make a log from a pandas, polars or pyarrow table; `features` defaults to all other columns."""
         roles = {"label": label, "propensity": propensity, "id": id, "cost": cost, "group": group}
         columns, X, own = read_frame(frame, "The log's features", features, **roles)
         logged = cls(
@@ -213,17 +214,17 @@ class Pool:
     X : array, sparse matrix or table of shape (rows, features)
         As for the log, in the same columns. Not copied: do not change it afterwards.
     propensity : array of shape (rows,) or one number
-        Q0(x): the chance that the old policy would have revealed the row's label. 0 is allowed.
+        Q0(x): the probability that the old policy would have revealed the row's label. 0 is allowed.
     ids : array of shape (rows,), optional
-        Distinct names of the rows; their positions by default.
+        Unique row names; positions by default.
     cost : array of shape (rows,), optional
         The cost of a mistake on the row, in [0, 1]; 1 by default.
     column_groups : ColumnGroups, optional
-        Which columns came from one column of a table; ``observal.load_problem`` says so, and boosted trees use it.
+        Which columns came from one table column; set by ``observal.load_problem`` and used by boosted trees.
     groups : array of shape (rows,), optional
-        As for the log; a row may be of a group of the log.
+        As for the log; log and pool may share groups.
     price : array of shape (rows,), optional
-        What the label of each row costs, above 0, in any unit; `budget_cost` of a session or campaign limits their sum.
+        What each row's label costs, above 0, in any unit; `budget_cost` of a session or campaign limits their sum.
 
     Examples
     --------
@@ -275,7 +276,9 @@ class Pool:
         price: str | None = None,
         executor: ExecutorLike = None,
     ) -> Pool:
-        """Make a pool over Parquet that need not fit into memory; `price` is the column of what labels cost, the others are as for ``LoggedData.from_parquet``.
+        """Make a pool over Parquet files that need not fit into memory.
+
+        `price` is the column with the cost of labels; for the others see ``LoggedData.from_parquet``.
 
         Examples
         --------
@@ -304,7 +307,7 @@ class Pool:
         group: str | None = None,
         price: str | None = None,
     ) -> Pool:
-        """Make a pool from a pandas, polars or pyarrow table; `features` are all other columns by default, text and missing values included."""
+        """Make a pool from a pandas, polars or pyarrow table; `features` defaults to all other columns."""
         roles = {"propensity": propensity, "id": id, "cost": cost, "group": group, "price": price}
         columns, X, own = read_frame(frame, "The pool's features", features, **roles)
         costs, groups, prices = (columns.get(name) for name in (cost, group, price))
@@ -337,5 +340,5 @@ def _rows_in_parts(
 
 
 def _check_ids(ids: ArrayLike | LazyIds | None, n_rows: int, what: str) -> NDArray[Any] | LazyIds:
-    """Return one distinct id per row; those that stay in a file were checked when they were first read."""
+    """Return one unique id per row; ids in files were checked when first read."""
     return ids if isinstance(ids, LazyIds) else check_ids(ids, n_rows, what)

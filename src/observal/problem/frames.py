@@ -1,4 +1,4 @@
-"""Tables of features as a user gave them: pandas, polars or pyarrow, with text, categories and missing values. Only rows are selected."""
+"""Users' own tables (pandas, polars or pyarrow), with text, categories and missing values; only rows are selected."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ ENCODE_OR_PIPELINE = "use observal.load_problem, which encodes columns of any ki
 
 @dataclass(frozen=True, eq=False)
 class Frame(Rows):
-    """The features of a log or a pool as the user's own table. As an array it is its numbers, or an error that says what to do.
+    """The features of a log or pool as the user's own table, which becomes an array only if it is all numbers.
 
-    `native` is a pandas, polars or pyarrow table and is not copied: do not change it afterwards. `what` names the columns in messages.
+    `native` is a pandas, polars or pyarrow table and is not copied: do not change it afterwards. `what` names
+    the columns in messages.
 
     Examples
     --------
@@ -52,22 +53,22 @@ class Frame(Rows):
 
     @property
     def names(self) -> list[Any]:
-        """The columns."""
+        """The column names."""
         return list(getattr(self.native, "column_names", self.native.columns))
 
     @property
     def types(self) -> list[Any]:
-        """The type of each column, in the words of the user's own library."""
+        """The type of each column, as the user's library calls it."""
         schema: Any = getattr(self.native, "schema", None)
         return list(schema.types if hasattr(schema, "types") else self.native.dtypes)
 
     @property
     def library(self) -> str:
-        """Whose table it is."""
+        """The name of the table's library."""
         return type(self.native).__module__.split(".")[0]
 
     def to_bytes(self) -> NDArray[np.uint8] | None:
-        """Return the table in Arrow's stream format; None if it would not come back as it is."""
+        """Return the table in Arrow's stream format; None if it would not survive the round trip."""
         import pyarrow as pa
 
         try:
@@ -83,8 +84,8 @@ class Frame(Rows):
 
     @classmethod
     def from_bytes(cls, packed: NDArray[Any], library: str, what: str, budget: Budget | None = None) -> Self:
-        """Return the table that ``to_bytes`` packed; what it takes is counted in `budget`."""
-        # It is not compressed, but eight booleans take one byte, and nulls none.
+        """Return the table that ``to_bytes`` packed; its size is taken from `budget`."""
+        # It is not compressed, but a byte holds eight booleans, and nulls take none.
         table = unpack_table(packed.tobytes(), max(64 * packed.size, 2**27), budget)
         if library == "pandas":
             return cls(table.to_pandas(), what)
@@ -97,25 +98,25 @@ class Frame(Rows):
         raise ValueError(f"a table of {library!r:.20}")
 
     def to_matrix(self) -> Matrix:
-        """Return the numbers, if there is nothing else in the table."""
+        """Return the values as numbers; raise if any is not."""
         try:
             return check_features(self.native, self.what)
         except InvalidInput:
-            raise InvalidInput(self.not_numbers(f"{self.what} must be finite numbers here")) from None
+            raise InvalidInput(self.describe_non_numbers(f"{self.what} must be finite numbers here")) from None
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self.to_matrix(), dtype=dtype)
 
     def take(self, rows: Ints) -> Matrix:
-        """Return some rows as numbers, if there is nothing else in the table."""
+        """Return some rows as numbers; raise if any value is not."""
         return self.to_matrix()[rows]
 
     def map(self, function: Callable[[Any], T]) -> Iterable[T]:
-        """Yield what a function makes of each block of numbers, if there is nothing else in the table."""
+        """Yield the function's result for each block; raise if any value is not a number."""
         return as_rows(self.to_matrix()).map(function)
 
     def require_finite(self, what: str) -> Rows:
-        """Return the table as rows of numbers, or refuse it."""
+        """Return the table as rows of numbers, or raise."""
         return as_rows(self.to_matrix())
 
     def select(self, rows: Ints) -> Frame:
@@ -135,12 +136,12 @@ class Frame(Rows):
         return Frame(nw.concat(tables, how="vertical").to_native(), self.what)
 
     def for_estimator(self) -> IntoDataFrame:
-        """Return the table as the user gave it."""
+        """Return the user's table unchanged."""
         native: IntoDataFrame = self.native
         return native
 
     def ranks(self, rows: Ints) -> Floats:
-        """Return some rows as numbers that can be ranked: missing values come first, and columns of other kinds count as constant."""
+        """Return some rows as sortable numbers: missing values come first, and other columns become constant."""
         import narwhals as nw
 
         table = nw.from_native(self.select(rows).native, eager_only=True)
@@ -151,8 +152,8 @@ class Frame(Rows):
                 out[:, k] = np.array(values, dtype=np.float64)
         return out
 
-    def not_numbers(self, need: str, instead: str = ENCODE_OR_PIPELINE) -> str:
-        """Return a sentence that names the first column with anything but finite numbers."""
+    def describe_non_numbers(self, need: str, instead: str = ENCODE_OR_PIPELINE) -> str:
+        """Return a sentence naming the first column with anything but finite numbers."""
         for name, kind in zip(self.names, self.types, strict=True):
             try:
                 check_features(np.asarray(self.native[name])[:, None], self.what)
@@ -161,8 +162,8 @@ class Frame(Rows):
         return f"{need}, but the table has missing or other values; {instead}."
 
 
-def frame_of(X: Features, what: str) -> Frame | None:
-    """Return the features as a ``Frame`` if they are a table of pandas, polars or pyarrow; else None."""
+def as_frame(X: Features, what: str) -> Frame | None:
+    """Return the features as a ``Frame`` if they are a pandas, polars or pyarrow table; else None."""
     if isinstance(X, Frame):
         return X
     if isinstance(X, np.ndarray | list | tuple) or not hasattr(type(X), "columns"):
@@ -171,14 +172,14 @@ def frame_of(X: Features, what: str) -> Frame | None:
 
     try:
         table = nw.from_native(X, eager_only=True, pass_through=True)
-    except nw.exceptions.NarwhalsError:  # two columns of one name
+    except nw.exceptions.NarwhalsError:  # duplicate column names
         return None
     return Frame(X, what) if isinstance(table, nw.DataFrame) else None
 
 
 def read_features(X: Features, what: str) -> tuple[Matrix | Rows, Frame | None]:
-    """Return features as numbers and as a table: of arrays there is no table, and of a table with text the numbers are the table itself."""
-    frame = frame_of(X, what)
+    """Return features as numbers and as a table: None for arrays; a table with text stands in for its numbers."""
+    frame = as_frame(X, what)
     if frame is None:
         return (X.require_finite(what) if isinstance(X, Rows) else check_features(X, what)), None
     try:
@@ -188,7 +189,7 @@ def read_features(X: Features, what: str) -> tuple[Matrix | Rows, Frame | None]:
 
 
 def difference(log: Frame | None, pool: Frame | None) -> str | None:
-    """Return in one sentence why two tables cannot be one; None if they can.
+    """Return a sentence on why two tables cannot be stacked; None if they can.
 
     Examples
     --------
@@ -222,7 +223,7 @@ def difference(log: Frame | None, pool: Frame | None) -> str | None:
 def read_frame(
     frame: IntoDataFrame, what: str, features: Sequence[str] | None, **roles: str | None
 ) -> tuple[dict[str | None, NDArray[Any]], NDArray[Any] | Frame, Frame]:
-    """Return the columns with a role (label, propensity, …), and the features as numbers, if they are, and as a table."""
+    """Return the columns with a role (label, propensity, …), and the features as numbers if possible and as a table."""
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
@@ -242,7 +243,7 @@ def read_frame(
 
 
 def _numbers(columns: Sequence[nw.Series[Any]], n_rows: int, otherwise: Frame) -> NDArray[Any] | Frame:
-    """Return columns of numbers and booleans as one array, or the table they come from if they have missing values or anything else."""
+    """Return numeric and boolean columns as one array, or `otherwise` if there is anything else or a missing value."""
     import narwhals as nw
 
     if not columns:

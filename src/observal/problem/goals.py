@@ -39,16 +39,16 @@ class Goals:
     Parameters
     ----------
     population : {"both", "pool", "log"}
-        Whose error is measured: that of log and pool as one population, of the pool alone or of the log alone.
+        Whose error is measured: log and pool as one population, the pool alone, or the log alone.
     looks : {"planned", "always", "once"}
-        At which rounds the intervals hold together: all up to the budget; all, however many follow; or a single one. See
-        ``observal.intervals.looks``.
+        The rounds at which intervals hold simultaneously: all up to the budget; all, however many follow; or
+        a single one. See ``observal.intervals.looks``.
     tolerance : float, optional
-        Stop when the labels that are left are unlikely to lower the error by more than this; None never stops for that.
+        Stop when the remaining labels are unlikely to lower the error by more than this; None turns this rule off.
     width : float, optional
         Stop when the interval for the error is narrower than this.
     objective : str
-        What the classifier is for, which decides its threshold: see ``observal.problem.objectives``.
+        What the classifier should optimise, which sets its threshold; see ``observal.problem.objectives``.
     """
 
     population: str = "both"
@@ -69,7 +69,7 @@ class Goals:
                 )
 
     def for_all_rounds(self) -> Goals:
-        """Return the goals of a run whose rounds are not planned: intervals hold at all of them, however many follow."""
+        """Return the goals for an unplanned number of rounds: intervals hold at all of them."""
         return replace(self, looks="always") if self.looks == "planned" else self
 
     def count_rows(self, n_logged: int, n_pool: int) -> int:

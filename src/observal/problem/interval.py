@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 from observal.errors import InvalidInput
 
 CONFIDENCE = 0.95
-"""Confidence of every interval that does not say otherwise."""
+"""Confidence of every interval unless stated otherwise."""
 
 
 @dataclass(frozen=True)
 class Interval:
     """An interval around an estimate, and how it was made.
 
-    Only `low` and `high` are promised. `estimate` is the number they were built around; it may be far from the truth if the
-    interval is wide. `method` says how the interval was made. `unknown` is the share of rows about which labels say nothing: all of
-    them may be mistakes, or none, and both ends of the interval allow for that. `most` is the largest possible value: 1 for a share.
+    Only `low` and `high` are guaranteed. `estimate` is what they were built around; it may be far from the
+    truth if the interval is wide. `method` says how the interval was made. `unknown` is the share of rows
+    that labels say nothing about: all or none of them may be mistakes, and both ends allow for that. `most`
+    is the largest possible value: 1 for a share.
     """
 
     estimate: float
@@ -36,7 +37,7 @@ class Interval:
 
     @property
     def judged(self) -> Interval:
-        """The interval for the rows that labels say something about.
+        """The interval for only those rows that labels say something about.
 
         Examples
         --------
@@ -52,7 +53,7 @@ class Interval:
         return replace(self, low=low, high=max(low, high), unknown=0.0)
 
     def times(self, factor: float) -> Interval:
-        """Return the interval of a value that is larger by a factor.
+        """Return the interval of the value multiplied by a factor.
 
         Examples
         --------
@@ -63,9 +64,9 @@ class Interval:
         return replace(self, **ends)
 
     def stretched(self, factor: float, because: str) -> Interval:
-        """Return the interval with both ends moved away from the estimate by a factor, within 0 and 1, and say why in `method`.
+        """Return the interval with both ends moved away from the estimate by a factor, and the reason in `method`.
 
-        What labels cannot tell stays as it is.
+        The ends stay within 0 and 1. The unknown share is not stretched.
 
         Examples
         --------

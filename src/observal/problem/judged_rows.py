@@ -1,4 +1,4 @@
-"""Labelled rows as fits that have not seen them judge them."""
+"""Labelled rows with held-out predictions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from observal.checks import Floats, Ints
 from observal.problem.interval import Interval
 
 Ratio = Callable[[Floats, Floats], Interval]
-"""From two values of each labelled row, each from 0 to 1, to an interval for the ratio of their means over the population."""
+"""From two values in [0, 1] per labelled row to an interval for the ratio of their population means."""
 
 
 class JudgedRows(NamedTuple):
-    """Labelled rows, numbered as in a Problem: their classes, what fits that have not seen them predict, and what each stands for.
+    """Labelled rows, numbered as in ``Problem``, with their classes, held-out predictions and weights.
 
-    The weights sum to 1. `ratio` makes intervals from the same weights, so errors of groups and of other models agree with the model's own.
+    The weights sum to 1. `ratio` uses the same weights, so that errors of groups and of other models are comparable
+    with the model's own.
     """
 
     rows: Ints

@@ -1,4 +1,4 @@
-"""Labels as they come: which are missing, which are the same, and class codes for them."""
+"""Labels as users give them: which are missing, which are equal, and their class codes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from observal.checks import Bools, Ints, frozen
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.words import listed
 
-_MOST_SHOWN = 4  # label values in a message
+_MAX_SHOWN = 4  # label values in a message
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value of any Python type means "not known": None, NaN, NaT or a frame library's null.
+    """Return whether a value of any type means "not known": None, NaN, NaT or a frame library's null.
 
     Examples
     --------
@@ -29,14 +29,14 @@ def is_missing(value: object) -> bool:
         return True
     try:
         return bool(value != value)
-    except ArithmeticError:  # a decimal that signals "not a number" when compared
+    except ArithmeticError:  # a signalling NaN decimal
         return True
     except (TypeError, ValueError):  # a value that is itself an array
         return False
 
 
 def plain_label(value: object) -> Any:
-    """Return a label as bool, int, float, str or another plain value; None where it is missing, whole floats as whole numbers.
+    """Return a label as a plain bool, int, float, str or other value; None if missing, whole floats as integers.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def plain_label(value: object) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class CodedLabels:
-    """The labels of a big log: a byte for each row, −1 where the label was not revealed, and the classes.
+    """The labels of a large log: one byte per row, −1 where the label was not revealed, and the classes.
 
     Examples
     --------
@@ -89,9 +89,9 @@ class CodedLabels:
 
 
 class Labels(NamedTuple):
-    """The labels of a log after they were checked.
+    """The checked labels of a log.
 
-    `values` are the labels as given, `revealed` says which are there, and `codes` holds their positions in `classes`.
+    `values` are the labels as given, `revealed` says which are known, and `codes` are their positions in `classes`.
     """
 
     values: NDArray[Any] | CodedLabels
@@ -101,7 +101,7 @@ class Labels(NamedTuple):
 
 
 def read_labels(y: ArrayLike | CodedLabels, classes: Sequence[Any] | NDArray[Any] | None, n_rows: int) -> Labels:
-    """Return the labels of a log; `classes` are those that occur by default.
+    """Return the labels of a log; `classes` defaults to those that occur.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def read_labels(y: ArrayLike | CodedLabels, classes: Sequence[Any] | NDArray[Any
     revealed = ~missing_mask(values, () if classes is None else classes)
     if values.dtype.kind == "U" and not revealed.all():
         values = values.astype(object)
-    if values.dtype.kind == "O":  # frame libraries have their own values for "not known"; None replaces them all
+    if values.dtype.kind == "O":  # frame libraries have their own nulls; None replaces them all
         values[~revealed] = None
     class_values = distinct_labels(values[revealed]) if classes is None else np.asarray(classes)
     if classes is None:
@@ -140,9 +140,9 @@ def _require_classes(classes: NDArray[Any]) -> None:
 
 
 def refuse_unclear_minus_one(values: Sequence[Any]) -> None:
-    """Refuse label values among which −1 may mark rows without a label, as it does in scikit-learn.
+    """Reject label values among which −1 may mark rows without a label, as it does in scikit-learn.
 
-    It is a class beside 1 alone, and beside other negative numbers.
+    It is a class only next to 1 alone, or next to other negative numbers.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def refuse_unclear_minus_one(values: Sequence[Any]) -> None:
     is_pair = len(others) == 1 and _as_float(others[0]) == 1.0
     if len(others) in (0, len(labels)) or is_pair or any(_as_float(label) < 0.0 for label in others):
         return
-    some = [repr(label) for label in others[:_MOST_SHOWN]] + ["others"] * (len(others) > _MOST_SHOWN)
+    some = [repr(label) for label in others[:_MAX_SHOWN]] + ["others"] * (len(others) > _MAX_SHOWN)
     raise InvalidLabel(
         f"Labels show -1 beside {listed(some)}, which may be a class or mark rows without a label; if it marks them, give NaN "
         "or None there (in a file, leave the cell empty), and if it is a class, name all classes, -1 among them "
@@ -172,7 +172,7 @@ def _as_float(label: object) -> float:
 
 
 def missing_mask(values: NDArray[Any], classes: Collection[Any] = ()) -> Bools:
-    """Return which labels of an array mean "not known"; empty text does, unless it is one of the classes.
+    """Return which labels mean "not known"; empty text does, unless it is one of the classes.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def missing_mask(values: NDArray[Any], classes: Collection[Any] = ()) -> Bools:
 
 
 def is_blank(value: object, classes: Collection[Any] = ()) -> bool:
-    """Return whether a label is text of nothing but spaces, and no class.
+    """Return whether a label is blank text and not a class.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def encode_labels(values: NDArray[Any], classes: NDArray[Any], what: str) -> Int
 def _is_key(value: object, lookup: dict[Any, int]) -> bool:
     try:
         return value in lookup
-    except TypeError:  # a list, say, cannot be a class
+    except TypeError:  # unhashable, such as a list: cannot be a class
         return False
 
 
@@ -225,7 +225,7 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
     distinct = set(values.tolist())
     try:
         ordered = sorted(distinct)
-    except TypeError:  # labels of mixed types cannot be compared; their text can
+    except TypeError:  # mixed types cannot be compared; their text can
         ordered = sorted(distinct, key=repr)
     out = np.empty(len(ordered), dtype=object)
     out[:] = ordered
@@ -240,7 +240,7 @@ def class_array(classes: list[Any]) -> NDArray[Any]:
     >>> class_array([0, 1]), class_array(["bad", "good"])
     (array([0, 1]), array(['bad', 'good'], dtype=object))
     """
-    # Whole numbers that a float cannot represent exactly might become equal.
+    # Integers that a float cannot represent exactly might become equal.
     if all(isinstance(value, bool | int | float) and float(value) == value for value in classes):
         return np.array(classes)
     out = np.empty(len(classes), dtype=object)

@@ -1,8 +1,8 @@
-"""What a method is: a frozen dataclass with a few pure functions, and class variables that say what it can do.
+"""The interface of a method: a frozen dataclass with a few pure functions, and class variables for its abilities.
 
-A method keeps nothing between calls: everything it knows after a round is in the state it returned, which it is given again
-in the next call. A method of your own works in `run` and `Session` as it is. To store one in a session's file or a campaign, list it
-in ``observal.journal.codec``.
+A method keeps nothing between calls: everything it knows after a round is in the state it returned, which the
+next call receives. Your own method works in `run` and `Session` right away. To store one in a session's file
+or a campaign, list it in ``observal.journal.codec``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from observal.problem.problem import Problem
 from observal.problem.result import Round
 from observal.problem.rows import Features
 
-if TYPE_CHECKING:  # before Python 3.13 only the type checker knows defaults of type variables
+if TYPE_CHECKING:  # type variables have defaults at runtime only from Python 3.13 on
     from typing_extensions import TypeVar
 
     StateT = TypeVar("StateT", default=Any)
@@ -50,17 +50,17 @@ class ProbabilisticClassifier(Classifier, Protocol):
     """A fitted classifier that also gives probabilities."""
 
     def predict_proba(self, X: Features) -> Floats:
-        """Return the chance of each class."""
+        """Return class probabilities."""
         ...
 
 
 def has_probabilities(classifier: Classifier) -> TypeGuard[ProbabilisticClassifier]:
-    """Return whether a classifier gives probabilities, which some have only with certain settings."""
+    """Return whether a classifier has probabilities, which may depend on its settings."""
     return hasattr(classifier, "predict_proba")
 
 
 def threshold_of(classifier: object) -> float | None:
-    """Return the least chance of the second class at which it is predicted; None if a classifier does not say.
+    """Return the smallest probability at which the second class is predicted; None if unknown.
 
     Examples
     --------
@@ -69,17 +69,17 @@ def threshold_of(classifier: object) -> float | None:
     (0.2, None)
     """
     threshold = getattr(classifier, "threshold", None)
-    # A user's own classifier may have a setting of that name that is not a number, as scikit-learn's FixedThresholdClassifier does.
+    # A user's classifier may have a non-numeric `threshold`, as scikit-learn's FixedThresholdClassifier does.
     return threshold if isinstance(threshold, float) else None
 
 
 class TwoClassPredictions:
-    """``predict`` and ``score`` in the caller's classes, for a classifier that can tell which rows are positive."""
+    """``predict`` and ``score`` in the caller's classes, for a classifier that implements ``positive``."""
 
     classes_: NDArray[Any]
 
     def positive(self, X: Features) -> Bools:
-        """Return which rows are of the second class."""
+        """Return which rows are in the second class."""
         raise NotImplementedError
 
     def predict(self, X: Features) -> NDArray[Any]:
@@ -87,19 +87,20 @@ class TwoClassPredictions:
         return np.asarray(self.classes_[self.positive(X).astype(np.intp)])
 
     def score(self, X: Features, y: ArrayLike) -> float:
-        """Return the share of rows predicted right."""
+        """Return the accuracy."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
 
 class Method(ABC, Generic[StateT]):
-    """Base class of all methods: five functions that a method must have, and what else it can do, each with a default.
+    """Base class of all methods: five required functions, and optional abilities with defaults.
 
-    A session or a campaign calls ``begin`` once; then for every round ``plan`` and, when all its answers are in, ``advance``.
-    ``describe`` and ``intervals`` may be called at any time. All of them are pure: the same arguments give the same result. What a
-    method knows between rounds is its state, an object of any class; the type variable stands for that class.
+    A session or campaign calls ``begin`` once; then for every round ``plan`` and, when all its answers are
+    in, ``advance``. ``describe`` and ``intervals`` may be called at any time. All are pure: the same
+    arguments give the same result. What a method knows between rounds is its state, an object of any class;
+    the type variable stands for it.
 
-    A method inherits from this class, sets the class variables (or properties) for what it can do, and overrides the functions that
-    have defaults where it can do better.
+    A subclass sets the class variables (or properties) for what it can do, and overrides the default
+    functions where it can do better.
 
     Examples
     --------
@@ -109,27 +110,27 @@ class Method(ABC, Generic[StateT]):
     """
 
     stops_early: ClassVar[bool] = False
-    """Whether a run may stop before the budget is spent, when more labels are unlikely to help; see ``observal.intervals.stopping``."""
+    """Whether a run may stop early when more labels are unlikely to help; see ``observal.intervals.stopping``."""
     calibrated: ClassVar[bool] = False
-    """Whether the classifier's chances were set by labels that its fits had not seen, so that the stopping rule can take them as they are."""
+    """Whether the classifier's probabilities are calibrated out of fold, so that the stopping rule can trust them."""
     pool_may_grow: ClassVar[bool] = False
     """Whether states stay valid when rows are added to the pool."""
     by_parts: ClassVar[bool] = False
-    """Whether it looks at rows in blocks (``observal.problem.rows.Rows.map``), so that they may stay in Parquet. Other methods are given
-    all rows in memory."""
+    """Whether it processes rows in blocks (``observal.problem.rows.Rows.map``), so that they may stay in Parquet. Other
+    methods get all rows in memory."""
     takes_frames: ClassVar[bool] = False
-    """Whether it is given the user's own tables, with text and missing values. Other methods are given numbers."""
+    """Whether it accepts the user's own tables, with text and missing values. Other methods get numbers."""
     follows_objective: ClassVar[bool] = False
-    """Whether the classifier's threshold follows the objective. Other methods refuse any objective but the error."""
+    """Whether the objective sets the classifier's threshold. Other methods reject any objective but the error."""
     curve_from_one_run: ClassVar[bool] = True
-    """Whether round k of a long run is what a run stopped there would return. Only experiments read it."""
+    """Whether round k of a long run equals the result of a run stopped there. Used only by experiments."""
     begins_without: ClassVar[tuple[str, ...]] = ()
-    """Settings, all numbers, that ``begin`` does not use, so that experiments begin only once for all their values. Only read where
-    ``curve_from_one_run`` is False."""
+    """Numeric settings that ``begin`` does not use, so that experiments call it once for all their values. Used only
+    if ``curve_from_one_run`` is False."""
 
     @property
     def fit(self) -> NoReturn:
-        """Not there: it raises as soon as it is looked up, because scikit-learn looks before it calls."""
+        """Not available: raises on attribute access, because scikit-learn checks for it before calling."""
         raise InvalidInput(
             f"{type(self).__name__} is a method, which chooses rows to label, and not a scikit-learn estimator; use ob.BlendClassifier() in "
             "pipelines and cross-validation, and give methods to ob.run, ob.Session or ob.Campaign."
@@ -138,7 +139,7 @@ class Method(ABC, Generic[StateT]):
     __sklearn_clone__ = fit
 
     def summary(self) -> str:
-        """Return the method as text, with the settings that do not have their default.
+        """Return the method as text, with its non-default settings.
 
         Examples
         --------
@@ -157,14 +158,14 @@ class Method(ABC, Generic[StateT]):
 
     @property
     def plans_ahead(self) -> bool:
-        """Whether more rows can be chosen while a round is open. The states must be ``PoolState``."""
+        """Whether the next round can be chosen while one is open. States must be ``PoolState``."""
         return False
 
     @property
     def records_rounds(self) -> bool:
-        """Whether intervals cost no further fit once a round is planned, so that a campaign records them with the next round.
+        """Whether intervals need no further fit once a round is planned, so that a campaign records them with it.
 
-        The states must be ``PoolState``.
+        States must be ``PoolState``.
         """
         return False
 
@@ -184,40 +185,40 @@ class Method(ABC, Generic[StateT]):
 
     @abstractmethod
     def describe(self, problem: Problem, state: StateT) -> Round:
-        """Return the round as people see it."""
+        """Return the round's public summary."""
 
     @abstractmethod
     def intervals(self, problem: Problem, state: StateT) -> dict[str, Interval]:
-        """Return intervals for the classifier that `describe` returns, on the whole population: "error" at least."""
+        """Return intervals for the classifier of `describe` on the whole population: at least "error"."""
 
     def estimator_of(self, problem: Problem, state: StateT) -> Any:
-        """Return the classifier that `describe` returns; override it where that need not look at the pool."""
+        """Return the classifier of `describe`; override it if that can avoid predicting the pool."""
         return self.describe(problem, state).estimator
 
     def returned_round(self, problem: Problem, state: StateT) -> int | None:
-        """Return the earlier round whose classifier is returned; None if it is the state's own."""
+        """Return the earlier round whose classifier is returned; None for the current one."""
         return None
 
     def near_of(self, problem: Problem, state: StateT, plan: Plan, rows: Ints) -> Ints | None:
-        """Return those of some pool rows that a plan made in a state would have taken; used when the pool grows. None if unknown."""
+        """Return which of these new pool rows a plan would have taken, for when the pool grows; None if unknown."""
         return None
 
     def judged(self, problem: Problem, state: StateT) -> JudgedRows | None:
-        """Return the labelled rows as fits that have not seen them judge them; None if unknown.
+        """Return the labelled rows with held-out predictions; None if unknown.
 
-        The report shows errors by group with them, and compares the model with others.
+        The report uses them for errors by group and to compare models.
         """
         return None
 
     def stored_model(self, problem: Problem, state: StateT) -> object | None:
-        """Return a record of a state's model, from which ``recall`` makes it again without fitting; None if there is none.
+        """Return a record of the state's model that ``recall`` can restore without fitting; None if there is none.
 
         A campaign stores it. Its class is listed in ``observal.journal.records``.
         """
         return None
 
     def recall(self, problem: Problem, state: StateT, record: Any) -> StateT:
-        """Return a state with the model of a record; raise InvalidInput if it cannot be this state's, because anybody may have written it."""
+        """Return a state with the recorded model, which is untrusted; raise InvalidInput if it cannot be the state's."""
         return state
 
 

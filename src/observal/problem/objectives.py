@@ -1,4 +1,4 @@
-"""What the classifier is for: few mistakes, or something that a threshold other than ½ does better.
+"""What the classifier is for: few mistakes, or a goal that needs a threshold other than ½.
 
 ========================  ====================================================================================
 objective                 the threshold
@@ -9,11 +9,12 @@ recall=0.8                the highest at which this share of the positive class 
 recall>=0.8               the highest at which at least this share is found, with 95 % confidence
 precision=0.8             the lowest at which this share of the rows predicted to be positive are so; also with >=
 flag=0.05                 the one at which this share of all rows is predicted to be positive
-cost=1,10                 the one with the smallest mean cost; the numbers say what missing a row of each class costs
+cost=1,10                 the one with the smallest mean cost, given the costs of missing a row of each class
 missing=50,checking=1     the one with the smallest mean cost, if each row predicted to be positive is checked
 ========================  ====================================================================================
 
-With more than two classes, a share is about the last one, each class may have a cost, and flagged rows are not checked.
+With more than two classes, a share is about the last one, each class may have a cost, and flagged rows are
+not checked.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ TARGETS = ("recall", "precision")
 SHARES = (*TARGETS, FLAG)
 MISSING, CHECKING = "missing", "checking"
 RARE = 0.1
-"""The share of rows below which a class is rare."""
+"""A class with a smaller share of the rows is rare."""
 TOLERANCE = 0.002
-"""The default `tolerance`, 0.2 points: see ``observal.problem.goals.Goals``, whose module needs numpy, which ``--help`` must not wait for."""
+"""The default `tolerance` of ``Goals``, 0.2 points; defined here because ``--help`` must not import numpy."""
 
 
 def canonical(objective: Any, classes: Sequence[Any]) -> str:
-    """Return an objective as text, checked.
+    """Return an objective as canonical text, validated.
 
-    It is one of the table above, or the cost of missing a row of a class; other mistakes then cost 1. With "checking", it has what checking
-    each flagged row costs.
+    It is one of the table above, or a mapping from classes to the cost of missing a row of that class; other
+    mistakes then cost 1. "checking" gives the cost of checking each flagged row.
 
     Examples
     --------
@@ -56,7 +57,7 @@ def canonical(objective: Any, classes: Sequence[Any]) -> str:
         objective = _cost_objective({str(name): cost for name, cost in objective.items()}, classes)
     text = objective if objective != "balanced" else BALANCED
     if isinstance(text, str):
-        text = _in_numbers(text)
+        text = _normalise_text(text)
     check_objective(text)
     if measure_of(text) == COST and len(costs_of(text)) != len(classes):
         raise InvalidInput(
@@ -67,7 +68,7 @@ def canonical(objective: Any, classes: Sequence[Any]) -> str:
 
 
 def is_about_last(objective: str, n_classes: int) -> bool:
-    """Return whether precision, recall and the like of the last class are measured: of two, or of more if the objective is about it.
+    """Return whether to measure the last class's precision, recall and so on: one of two, or the objective's.
 
     Examples
     --------
@@ -78,7 +79,7 @@ def is_about_last(objective: str, n_classes: int) -> bool:
 
 
 def _cost_objective(given: Mapping[str, Any], classes: Sequence[Any]) -> str:
-    """Return the objective of costs that were given by class, and for checking a flagged row."""
+    """Return the objective for costs by class, and for checking a flagged row."""
     names, checks = [str(value) for value in classes], CHECKING in given and CHECKING not in map(str, classes)
     missed = [name for name in given if not (checks and name == CHECKING)]
     strange = next((name for name in missed if name not in names), None)
@@ -96,8 +97,8 @@ def _cost_objective(given: Mapping[str, Any], classes: Sequence[Any]) -> str:
     return f"{MISSING}={_cost(given[names[-1]])},{CHECKING}={_cost(given[CHECKING])}"
 
 
-def _in_numbers(text: str) -> str:
-    """Return an objective without spaces, its shares as numbers: ``recall = 80%`` is ``recall=0.8``."""
+def _normalise_text(text: str) -> str:
+    """Return an objective without spaces, its shares as numbers: ``recall = 80%`` becomes ``recall=0.8``."""
     name, sign, value = text.replace(" ", "").partition("=")
     if name.removesuffix(">") not in SHARES:
         return text if text in ("error", BALANCED) else text.replace(" ", "")
@@ -106,7 +107,7 @@ def _in_numbers(text: str) -> str:
 
 
 def check_objective(objective: Any) -> None:
-    """Refuse what is not an objective.
+    """Reject what is not an objective.
 
     Examples
     --------
@@ -137,7 +138,7 @@ def check_objective(objective: Any) -> None:
 
 
 def is_cautious(objective: str) -> bool:
-    """Return whether a target is to be reached with 95 % confidence, not on average.
+    """Return whether a target must be reached with 95 % confidence rather than on average.
 
     Examples
     --------
@@ -159,9 +160,9 @@ def target_of(objective: str) -> float:
 
 
 def costs_of(objective: str) -> tuple[float, ...]:
-    """Return what missing a row of each class costs; equal costs where the objective is another.
+    """Return the cost of missing a row of each class; equal costs for other objectives.
 
-    If rows predicted to be positive are checked, a found row still costs a check, so that missing it costs that much less than it says.
+    If flagged rows are checked, a found row still costs a check, so missing it costs that much less.
 
     Examples
     --------
@@ -178,7 +179,7 @@ def costs_of(objective: str) -> tuple[float, ...]:
 
 
 def prices_of(objective: str) -> tuple[tuple[float, ...], ...]:
-    """Return what a row costs, by its class and then by what is predicted.
+    """Return the cost of a row by its class and its prediction.
 
     Examples
     --------
@@ -192,12 +193,12 @@ def prices_of(objective: str) -> tuple[tuple[float, ...], ...]:
 
 
 def price_of_missing(objective: str) -> float:
-    """Return what a missed row costs where found ones are checked."""
+    """Return the cost of a missed row if flagged rows are checked."""
     return _number(objective.partition(f"{MISSING}=")[2].partition(",")[0])
 
 
 def price_of_checking(objective: str) -> float:
-    """Return what checking a row that is predicted to be positive costs; 0 where that is no part of the objective.
+    """Return the cost of checking a row predicted to be positive; 0 if the objective has none.
 
     Examples
     --------

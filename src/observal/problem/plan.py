@@ -1,4 +1,4 @@
-"""A round before and after its answers: what a method decides (``Plan``), what people see (``Query``), what they say (``Answers``)."""
+"""A round before and after its answers: ``Plan`` (the decision), ``Query`` (what people see), ``Answers``."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ class Plan:
     Parameters
     ----------
     positions : int array
-        The pool rows looked at, in order.
+        The pool rows considered, in order.
     query_probability : float array
-        Each row's chance of being asked about.
+        Each row's selection probability.
     action : int8 array
         ``ASKED``, ``INFERRED`` or ``PASSED``.
     inferred : int array
-        The class code given without asking, where ``action == INFERRED``. Of asked rows, the method's own guess, where it
-        notes one in `doubt`; else it means nothing.
+        The class code given without asking, where ``action == INFERRED``. For asked rows, the method's own
+        prediction if there is a `doubt`; otherwise meaningless.
     reason : int8 array
         For each row, which of `reasons` applies.
     reasons : tuple of str
         The sentences that `reason` points to.
     shuffled : bool
-        Whether the rows are in random order. If so, looking at only the first of them lowers every row's chance of being asked
-        about by the same factor.
+        Whether the rows are in random order. If so, taking only the first ones lowers every selection
+        probability by the same factor.
     doubt : float array, optional
-        The chance, by the method's own estimate before any answer, that the guess in `inferred` is wrong.
+        The method's own probability, before any answer, that the prediction in `inferred` is wrong.
     near, near_gaps : arrays, optional
-        The rows of the stack of log and pool that are as uncertain as those that the plan takes because they are uncertain, and how
-        uncertain each is; labelled rows are judged as if their labels were not known. Without them, intervals fit the round again.
+        The rows of log and pool, as numbered in ``Problem``, that are as uncertain as those the plan takes
+        for being uncertain, and how uncertain each is, labelled rows as if their labels were unknown. Without
+        them, intervals refit the round.
     """
 
     positions: Ints
@@ -84,7 +85,7 @@ class Plan:
                     f"to {values.max()}; correct it."
                 )
         for what, chances in (("being asked", self.query_probability), ("a wrong guess", self.doubt)):
-            # A comparison with NaN is false.
+            # Also rejects NaN, for which comparisons are false.
             if chances is not None and not (chances.min() >= 0.0 and chances.max() <= 1.0):
                 raise InvalidInput(f"A plan needs chances of {what} in [0, 1], but has others; correct them.")
 
@@ -106,13 +107,13 @@ class Plan:
 
     @cached_property
     def asked(self) -> Ints:
-        """Pool positions whose labels are asked for, in order."""
+        """Pool positions of the rows to ask about, in order."""
         return np.asarray(self.positions[self.action == ASKED])
 
     def with_near(self, rows: Ints | None) -> Plan:
-        """Return the plan with more rows noted as near: it would have taken them, had they been in the pool.
+        """Return the plan with more near rows: it would have taken them, had they been in the pool.
 
-        If `rows` is None, they are not known, and the plan then records none at all.
+        None means unknown; the plan then records no near rows at all.
         """
         if self.near is None or self.near_gaps is None:
             return self
@@ -122,7 +123,7 @@ class Plan:
         return replace(self, near=np.append(self.near, rows), near_gaps=gaps)
 
     def cut(self, label_budget: int) -> Plan:
-        """Return the plan cut off right after the last label that the budget pays for."""
+        """Return the plan cut right after the last label that the budget covers."""
         beyond = np.flatnonzero(self.action == ASKED)[label_budget:]
         if beyond.size == 0:
             return self

@@ -1,4 +1,4 @@
-"""Log and pool together: the problem that every method is given, frozen and checked once, when it is made."""
+"""Log and pool together: the immutable problem that every method gets, validated when it is made."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ TableT = TypeVar("TableT", LoggedData, Pool)
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A log and a pool with the same features: what every method is given.
+    """A log and a pool with the same features: what every method gets.
 
-    Rows of both are numbered as one stack, the log first: row ``n_logged + i`` of the stack is row i of the pool.
+    Rows of both are numbered as one stack, the log first: row ``n_logged + i`` is row i of the pool.
 
     Parameters
     ----------
     logged, pool : LoggedData, Pool
-        The two.
+        The data.
     goals : Goals
-        Whose error intervals are about, and what the classifier is for.
+        Whose error is measured, and what the classifier is for.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Problem:
             )
 
     def for_method(self, method: Method) -> Problem:
-        """Return the problem as a method takes it: with the user's own tables if it says `takes_frames`, else with numbers."""
+        """Return the problem as a method takes it: with the user's own tables if it `takes_frames`, else with numbers."""
         log, pool = self.logged.frame, self.pool.frame
         if method.takes_frames and log is not None and pool is not None and difference(log, pool) is None:
             return replace(self, logged=_with_rows(self.logged, log), pool=_with_rows(self.pool, pool))
@@ -81,7 +81,7 @@ class Problem:
         return self
 
     def require_numbers(self, who: str, instead: str = ENCODE_OR_PIPELINE) -> None:
-        """Refuse a user's own tables with anything but finite numbers in them.
+        """Reject users' own tables with anything but finite numbers.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class Problem:
         """
         for table in (self.logged, self.pool):
             if isinstance(table.X, Frame):
-                raise InvalidInput(table.X.not_numbers(f"{who} needs finite numbers as features", instead))
+                raise InvalidInput(table.X.describe_non_numbers(f"{who} needs finite numbers as features", instead))
 
     @property
     def n_logged(self) -> int:
@@ -106,20 +106,20 @@ class Problem:
 
     @cached_property
     def propensity(self) -> Floats:
-        """The propensity of each row of the stack; of big tables no copy is made."""
+        """The propensity of each row of the stack; not copied for large tables."""
         if self.in_parts:
             return StackedVectors(self.logged.propensity, self.pool.propensity)  # type: ignore[return-value]
         return frozen(np.concatenate([self.logged.propensity, self.pool.propensity]))
 
     @cached_property
     def cost(self) -> Floats | None:
-        """The cost of a mistake on each row of the stack, or None where every mistake costs 1."""
+        """The cost of a mistake on each row of the stack; None if every mistake costs 1."""
         if self.logged.cost is None or self.pool.cost is None:
             return None
         return frozen(np.concatenate([self.logged.cost, self.pool.cost]))
 
     def groups_of(self, rows: Ints) -> Ints | None:
-        """Return the group of each of some rows of the stack, numbered from 0 in the order in which they occur; None where rows are not related.
+        """Return the group of each row, numbered from 0 by first occurrence; None if rows are not grouped.
 
         Examples
         --------
@@ -150,14 +150,14 @@ class Problem:
         return self.logged.rows.in_files or self.pool.rows.in_files
 
     def using(self, executor: ExecutorLike) -> Problem:
-        """Return the problem with rows that are read and computed on by another executor; rows in memory stay as they are."""
+        """Return the problem with another executor for rows in files; rows in memory are unaffected."""
         if executor is None or not self.in_parts:
             return self
         computing = executor_of(executor)
         return replace(self, logged=_using(self.logged, computing), pool=_using(self.pool, computing))
 
     def in_memory(self) -> Problem:
-        """Return the problem with all rows in memory, for methods that cannot go part by part."""
+        """Return the problem with all rows in memory, for methods that cannot process blocks."""
         if not self.in_parts:
             return self
         logged, pool = self.logged, self.pool
@@ -169,7 +169,7 @@ class Problem:
 
     @property
     def counted(self) -> tuple[int, int]:
-        """The first row of the stack that belongs to the population that intervals are about, and the row after the last."""
+        """The range of stack rows in the population that intervals are about: the first, and one past the last."""
         return (
             self.n_logged if self.goals.population == "pool" else 0,
             self.n_logged if self.goals.population == "log" else self.n_rows,
@@ -187,7 +187,7 @@ class Problem:
         return self.logged.rows.stack(self.pool.rows)
 
     def blocks(self, stream: bool = False) -> tuple[Rows, Rows]:
-        """Return the features of log and pool; of a pool that is a stream no row, only whether its rows are sparse."""
+        """Return the features of log and pool; no rows of a streamed pool, only whether they are sparse."""
         pool = self.pool.rows
         return self.logged.rows, pool.select(np.arange(0)) if stream else pool
 
@@ -200,22 +200,22 @@ class Problem:
         return rows[of_log], rows[~of_log] - self.n_logged
 
     def take(self, rows: Ints) -> Matrix:
-        """Return the features of some rows of the stack as numbers; rows of the log must come first in `rows`."""
+        """Return the features of some stack rows as numbers; rows of the log must come first."""
         of_log, of_pool = self._split(rows)
         return stack_rows(self.logged.rows.take(of_log), self.pool.rows.take(of_pool))
 
     def take_for_ranks(self, rows: Ints) -> Matrix:
-        """Return what ``take`` does, but a user's own tables as numbers whose ranks can be compared."""
+        """Like ``take``, but a user's own tables become sortable numbers."""
         of_log, of_pool = self._split(rows)
         return stack_rows(self.logged.rows.ranks(of_log), self.pool.rows.ranks(of_pool))
 
     def select(self, rows: Ints) -> Rows:
-        """Return what ``take`` does as Rows; those of a user's own tables stay a table."""
+        """Like ``take``, but as Rows; a user's own tables stay tables."""
         of_log, of_pool = self._split(rows)
         return self.logged.rows.select(of_log).stack(self.pool.rows.select(of_pool))
 
     def labelled(self, bought: Ints, codes: Ints) -> tuple[Ints, Ints]:
-        """Return the rows of the stack that have a label and their class codes.
+        """Return the labelled rows of the stack and their class codes.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class Problem:
         return rows, np.concatenate([self.logged.codes[revealed], codes])
 
     def require_two_classes(self, method: str) -> None:
-        """Refuse a log with more than two classes."""
+        """Reject a log with more than two classes."""
         if len(self.logged.classes) != 2:
             raise InvalidLabel(
                 f"{method} needs exactly two classes, but the log has {self.logged.classes.tolist()}; "
@@ -243,7 +243,7 @@ def _using(table: TableT, executor: Executor) -> TableT:
 
 
 def _with_rows(table: TableT, X: Rows) -> TableT:
-    """Return a log or pool with other rows for the same data, which need not be checked again."""
+    """Return a log or pool with other rows for the same data, without validating again."""
     other = copy(table)
     object.__setattr__(other, "X", X)
     return other

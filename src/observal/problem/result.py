@@ -11,7 +11,7 @@ from observal.problem.interval import Interval
 from observal.problem.table import Table
 
 RETURNED = "returned_round"
-"""Among a round's details: the earlier round whose classifier is returned."""
+"""Key in a round's details: the earlier round whose classifier is returned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +23,12 @@ class Round:
     index : int
         0, 1, 2, …
     labels, seen : int
-        Labels bought, and pool rows looked at, up to and including this round.
+        Labels bought, and pool rows considered, up to and including this round.
     asked, inferred, passed, skipped : int
-        What happened to the rows looked at in this round. A skipped row was asked about and not answered.
+        What happened to the rows considered in this round. A skipped row was asked about but not answered.
     clip : float
-        The importance weight above which a row is left out (pool methods lower its weight to this); infinity if nothing is clipped.
+        The largest importance weight: heavier rows are dropped (pool methods lower their weight to it);
+        infinity if nothing is clipped.
     disagreement : float
         The share of the pool (of the log, for NewtonVC on a stream) whose predictions may still change.
     estimator : classifier
@@ -54,13 +55,13 @@ class Round:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was known when a round was opened, kept so that a report need not fit earlier rounds again."""
+    """What was known when a round was opened, recorded so that reports need not refit earlier rounds."""
 
-    clip: float  # clip, disagreement and details are as in ``Round``, of the round before
+    clip: float  # clip, disagreement and details as in ``Round``, of the round before
     disagreement: float
     details: tuple[tuple[str, Any], ...]
     error: Interval  # for a single look
-    # Intervals of what the objective is about, by name, if that is not the error.
+    # Intervals of the objective's measures, by name, if it is not the error.
     objective: tuple[tuple[str, Interval], ...] = ()
 
 
@@ -73,16 +74,17 @@ class RunResult:
     estimator : classifier
         The final classifier.
     rounds : tuple of Round
-        One for each round; round 0 is the log alone.
+        In order; round 0 is the log alone.
     queries : Table
         One row per label bought: id, round, query_probability, label, reason.
     decisions : Table
-        One row per pool row looked at: id, round, query_probability, action (asked, inferred or passed), reason.
+        One row per pool row considered: id, round, query_probability, action (asked, inferred or passed), reason.
     intervals : mapping
-        Of `estimator` on the whole population: "error" always; "precision", "recall" and "prevalence" of the last class
-        where the method has them, and "confounded error": the error if the log's odds of revealing a label are off by a factor of
-        up to 1.5. "random rows minus log, …" are differences between rows picked at random and rows of the log like them, where there are
-        enough: one that excludes 0 contradicts the log. They are computed when they are first read.
+        For `estimator` on the whole population: always "error"; "precision", "recall" and "prevalence" of the
+        last class if the method has them, and "confounded error": the error if the log's odds of revealing a
+        label are off by a factor of up to 1.5. "random rows minus log, …" are differences between random
+        picks and similar rows of the log, if there are enough: one that excludes 0 contradicts the log.
+        Computed when first read.
     stopped : str
         Why the run ended.
     """
@@ -101,7 +103,7 @@ class RunResult:
 
     @property
     def returned_round(self) -> int | None:
-        """The earlier round that `estimator` is from, because it very likely makes fewer mistakes; None if it is from the last one."""
+        """The earlier round that `estimator` is from, if it very likely makes fewer mistakes; None for the last round."""
         return self.rounds[-1].details.get(RETURNED)
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""The features of a log or a pool behind one type, wherever they are.
+"""The features of a log or a pool behind one type, wherever they are stored.
 
-``Rows`` has four implementations: ``DenseRows`` and ``SparseRows`` here, ``Frame`` for a user's own
-table, ``Parts`` for Parquet that stays on disk. Code that goes through all rows, or selects some, is given Rows; code
-that computes on rows in memory is given a ``Matrix``.
+``Rows`` has four implementations: ``DenseRows`` and ``SparseRows`` here, ``Frame`` for a user's own table,
+``Parts`` for Parquet that stays on disk. Code that goes through all rows, or selects some, gets Rows; code
+that computes in memory gets a ``Matrix``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Sparse: TypeAlias = "csr_array[Any]"
 Matrix: TypeAlias = "NDArray[Any] | csr_array[Any]"
 """Rows in memory: a float32 or float64 array, or a CSR matrix of such numbers."""
 Features: TypeAlias = "ArrayLike | sparray | spmatrix | IntoDataFrame | Rows"
-"""What users may give as X: an array or nested lists, a sparse matrix, a table, or rows that stay in Parquet."""
+"""What users may pass as X: an array or nested lists, a sparse matrix, a table, or rows that stay in Parquet."""
 
 BLOCK_ROWS = 16_384
-"""Rows that a function gets at once: they stay in the cache. Row groups that are a multiple of it are cut as an array would be."""
+"""Rows per block, chosen to fit the cache. Row groups that are a multiple of it are split like an array."""
 
 
 class Rows(ABC):
@@ -53,12 +53,12 @@ class Rows(ABC):
     is_table: ClassVar[bool] = False
     """Whether this is a user's own table, which may hold text and missing values."""
     in_files: ClassVar[bool] = False
-    """Whether the rows stay in their files and are read when they are needed."""
+    """Whether the rows stay in files and are read on demand."""
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
-        """Rows and features."""
+        """Numbers of rows and features."""
 
     @abstractmethod
     def take(self, rows: Ints) -> Matrix:
@@ -70,14 +70,14 @@ class Rows(ABC):
 
     @abstractmethod
     def map(self, function: Callable[[Any], T]) -> Iterable[T]:
-        """Yield what a function makes of each block of rows, in their order.
+        """Yield the function's result for each block of rows, in order.
 
-        The function takes an array or CSR matrix. With processes or a cluster it is pickled.
+        The function gets an array or CSR matrix. With processes or a cluster it is pickled.
         """
 
     @abstractmethod
     def require_finite(self, what: str) -> Rows:
-        """Return the rows, or refuse them if a value is not a finite number."""
+        """Return the rows, or raise if a value is not a finite number."""
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -87,7 +87,7 @@ class Rows(ABC):
         return as_rows(self.take(rows))
 
     def for_estimator(self) -> Matrix | IntoDataFrame:
-        """Return all rows as a user's own estimator is given them: a user's table as it is."""
+        """Return all rows as input for a user's estimator: a user's table unchanged."""
         return self.to_matrix()
 
     def column(self, k: int) -> Floats:
@@ -95,7 +95,7 @@ class Rows(ABC):
         return column_of(self.to_matrix(), k)
 
     def ranks(self, rows: Ints) -> Matrix:
-        """Return some rows as numbers that can be ranked, even if the rows hold more than numbers."""
+        """Return some rows as sortable numbers, even if the rows hold other values."""
         return self.take(rows)
 
     def stack(self, bottom: Rows) -> Rows:
@@ -104,15 +104,15 @@ class Rows(ABC):
 
     @property
     def feature_names(self) -> list[str]:
-        """The names under which features are shown if nothing else names them."""
+        """Feature names to show if nothing else names them."""
         return [f"x{k}" for k in range(self.shape[1])]
 
     def near(self, rows: Ints | None, most_parts: int) -> Ints:
-        """Return those of some rows, by default of all, that can be read without opening more than `most_parts` parts."""
+        """Return those of the given rows (by default all) that can be read by opening at most `most_parts` parts."""
         return np.arange(len(self)) if rows is None else rows
 
     def collect(self, function: Callable[[Any], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
-        """Return the arrays that a function makes of blocks of rows, each as one array for all rows.
+        """Apply a function to blocks of rows and return its concatenated arrays.
 
         Examples
         --------
@@ -140,7 +140,7 @@ class _InMemory(Rows):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and features."""
+        """Numbers of rows and features."""
         return int(self.X.shape[0]), int(self.X.shape[1])
 
     def take(self, rows: Ints) -> Matrix:
@@ -152,7 +152,7 @@ class _InMemory(Rows):
         return self.X
 
     def map(self, function: Callable[[Any], T]) -> Iterator[T]:
-        """Yield what a function makes of each block of rows, in their order; several are computed at once.
+        """Yield the function's result for each block of rows, in order; several run in parallel.
 
         Examples
         --------
@@ -167,7 +167,7 @@ class _InMemory(Rows):
             yield from Threads().map(lambda begin: function(self.X[begin : begin + BLOCK_ROWS]), begins)
 
     def require_finite(self, what: str) -> Rows:
-        """Return the rows, or refuse them if a value is not a finite number."""
+        """Return the rows, or raise if a value is not a finite number."""
         _require_finite(self.X.data if is_sparse(self.X) else self.X, what)
         return self
 
@@ -183,21 +183,21 @@ class SparseRows(_InMemory):
 
 
 def as_rows(X: Matrix | Rows) -> Rows:
-    """Return features that were checked as Rows; Rows stay what they are."""
+    """Return checked features as Rows; Rows are returned unchanged."""
     if isinstance(X, Rows):
         return X
     return SparseRows(X) if is_sparse(X) else DenseRows(X)
 
 
 def read_rows(X: Features, what: str) -> Rows:
-    """Return features that a user gave as Rows of finite numbers."""
+    """Return a user's features as Rows of finite numbers."""
     return X.require_finite(what) if isinstance(X, Rows) else as_rows(check_features(X, what))
 
 
 def check_features(X: Features, what: str) -> Matrix:
-    """Return X as a finite float array or CSR matrix of two dimensions."""
+    """Return X as a finite, two-dimensional float array or CSR matrix."""
     rows: Matrix
-    if (csr := csr_of(X)) is not None:
+    if (csr := as_csr(X)) is not None:
         rows = csr.astype(np.float64) if csr.dtype not in (np.float32, np.float64) else csr
     else:
         try:
@@ -247,23 +247,23 @@ class _HasToArray(Protocol):
     def toarray(self) -> NDArray[Any]: ...
 
 
-# -- what kernels need of a matrix ---------------------------------------------------------------------------------
+# -- helpers for matrices ----------------------------------------------------------------------------------------
 
 
-def csr_of(X: object) -> Sparse | None:
+def as_csr(X: object) -> Sparse | None:
     """Return a sparse matrix of any format in CSR format; None for anything else."""
     return X.tocsr() if hasattr(X, "tocsr") else None
 
 
 def count_rows(X: Features) -> int:
-    """Return how many rows a user gave, which may be nested lists."""
+    """Return the number of rows of X, which may be nested lists."""
     shape: tuple[int, ...] = X.shape if hasattr(X, "shape") else np.shape(np.asarray(X))
     return int(shape[0]) if shape else 0
 
 
 def single_precision(X: Features) -> Matrix:
-    """Return rows as scikit-learn's trees take them without a check: float32, dense or CSR."""
-    csr = csr_of(X)
+    """Return rows as scikit-learn's trees take them unchecked: float32, dense or CSR."""
+    csr = as_csr(X)
     return np.asarray(X, dtype=np.float32) if csr is None else csr.astype(np.float32)
 
 
@@ -273,7 +273,7 @@ def is_sparse(X: Matrix) -> TypeIs[Sparse]:
 
 
 def to_dense(X: NDArray[Any] | _HasToArray) -> NDArray[Any]:
-    """Return a matrix as an array; an array stays as it is.
+    """Return a matrix as a dense array; an array is returned unchanged.
 
     Examples
     --------
@@ -290,12 +290,12 @@ def column_of(X: Matrix | csc_array[Any], k: int) -> Floats:
 
 
 def by_column(X: Matrix) -> NDArray[Any] | csc_array[Any]:
-    """Return a matrix from which columns can be taken quickly: a sparse one in CSC format."""
+    """Return a matrix with fast column access: a sparse one in CSC format."""
     return X.tocsc() if is_sparse(X) else X
 
 
 def stack_rows(top: Matrix, bottom: Matrix) -> Matrix:
-    """Return two blocks of rows as one: a C-ordered array, or a CSR matrix if one of them is sparse."""
+    """Stack two blocks of rows: a C-ordered array, or a CSR matrix if one of them is sparse."""
     if not is_sparse(top) and not is_sparse(bottom):
         return np.concatenate([top, bottom])
     from scipy.sparse import csr_array, vstack
@@ -306,7 +306,7 @@ def stack_rows(top: Matrix, bottom: Matrix) -> Matrix:
 
 
 def with_constant(X: Matrix, value: float = 1.0) -> Matrix:
-    """Return the rows with a constant column at the end.
+    """Append a constant column.
 
     Examples
     --------

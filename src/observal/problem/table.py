@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Table:
     """Named columns of equal length; a row is a named tuple.
 
-    A name selects a column, a number a row, and a slice, a mask or an array of positions a table. Frames of other libraries are made by
-    ``to_pandas``, ``to_polars`` and ``to_arrow``.
+    A string selects a column, a number a row, and a slice, a mask or an array of positions a table.
+    ``to_pandas``, ``to_polars`` and ``to_arrow`` convert it.
 
     Examples
     --------

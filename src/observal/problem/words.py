@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from math import floor, isfinite, log10
 from shlex import quote
 
-WARNING = "Warning: "  # before notes that matter before money is spent
+WARNING = "Warning: "  # prefix of notes that matter before money is spent
 
 
 def percent(share: float) -> str:
-    """Return a share in percent, with no more digits than help.
+    """Return a share in percent, with no more digits than useful.
 
     Examples
     --------
@@ -19,7 +19,7 @@ def percent(share: float) -> str:
     ('12%', '3.2%', '0%', 'less than 0.1%', 'more than 99.9%')
     """
     if abs(share) < 1e-12:
-        return "0%"  # what rounding leaves of it may be negative
+        return "0%"  # a rounded value may be negative
     if 0.0 < share < 0.001:
         return "less than 0.1%"
     if 0.999 < share < 1.0:
@@ -29,7 +29,7 @@ def percent(share: float) -> str:
 
 
 def points(share: float) -> str:
-    """Return a difference between shares in percentage points, with two digits that count.
+    """Return a difference between shares in percentage points, with two significant digits.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def points(share: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with thousands separated: whole where large, three digits that count where small.
+    """Return a number with thousands separators: whole if large, three significant digits if small.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def number(value: float) -> str:
 
 
 def p_value(p: float) -> str:
-    r"""Return a p-value as it is written in a sentence, without line breaks.
+    r"""Return a p-value for use in a sentence, without line breaks.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def p_value(p: float) -> str:
 
 
 def money(amount: float) -> str:
-    """Return an amount of money in whatever unit: with cents where there are any.
+    """Return an amount of money in any unit, with cents if there are any.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def listed(items: Sequence[str]) -> str:
 
 
 def exact(value: float) -> str:
-    """Return a bound with all of its digits, for a rule that must hold as written.
+    """Return a bound with all its digits, for a rule that must hold as written.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def exact(value: float) -> str:
 
 
 def exact_percent(share: float) -> str:
-    """Return a bound in percent, with all of its digits.
+    """Return a bound in percent, with all its digits.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def exact_percent(share: float) -> str:
 
 
 def day_words(days: float) -> str:
-    """Return days since 1970-01-01 as a date, with the time of day where there is one.
+    """Return days since 1970-01-01 as a date, with the time of day if there is one.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def day_words(days: float) -> str:
 
 
 def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return warnings, without the word in front, and all other notes.
+    """Return the warnings, without their prefix, and all other notes.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def option_words(option: str, columns: Sequence[str]) -> str:
-    """Return an option of the command line with columns, as A,B,C or, where a name has a comma itself, one by one.
+    """Return a command-line option with columns, as A,B,C or, if a name contains a comma, repeated.
 
     Examples
     --------

@@ -12,7 +12,7 @@ import numpy as np
 
 from observal.checks import Floats, Ints
 from observal.diagnosis.drift import Drift, compare_rows
-from observal.diagnosis.feature_values import MOST_ROWS, sample_rows
+from observal.diagnosis.feature_values import MAX_ROWS, sample_rows
 from observal.errors import InvalidInput
 from observal.exchange.scored_table import predict_codes
 from observal.intervals.sample import sample_interval
@@ -172,8 +172,8 @@ def monitor(problem: Problem, classifier: Any, names: Sequence[str], new: NewTab
     """Compare the rows of a new table with log and pool; at most 20,000 of each are looked at."""
     rng = np.random.default_rng([seed, new.n_rows])
     begin, end = problem.counted
-    then = to_dense(problem.take(begin + sample_rows(end - begin, MOST_ROWS, rng)))
-    now = new.encoder.encode(new.take(sample_rows(new.n_rows, MOST_ROWS, rng)))
+    then = to_dense(problem.take(begin + sample_rows(end - begin, MAX_ROWS, rng)))
+    now = new.encoder.encode(new.take(sample_rows(new.n_rows, MAX_ROWS, rng)))
     drift = compare_rows(stack_rows(then, now), then.shape[0], names, rng)
     classes = tuple(classifier.classes_.tolist())
     of_then, of_now = (Spread.of(*predict_codes(classifier, X), len(classes)) for X in (then, now))

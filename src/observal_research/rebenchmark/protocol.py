@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.methods.draw import systematic
+from observal.methods.draw import sample_systematically
 from observal.problem.data import LoggedData, Pool
 from observal.problem.method import Method
 from observal_research.datasets.fitting import moments
@@ -115,7 +115,7 @@ def by_scorecard(split: Split, seed: int) -> Split:
     relative = np.maximum(FLOOR, 1.0 / (1.0 + np.exp(-STEEPNESS * (z - np.quantile(z, 1.0 - SEEN)))))
     chance = in_proportion(relative, FIRST)
     first = np.zeros(n_rows, dtype=bool)
-    first[systematic(chance, rng)] = True
+    first[sample_systematically(chance, rng)] = True
     return replace(split, first=first, propensity=chance)
 
 

@@ -1,7 +1,7 @@
-"""Log and pool in a campaign's database: arrays packed or as plain bytes, raw rows and ids as Arrow, all in chunks.
+"""Log and pool in a campaign's database, in chunks: arrays packed or as plain bytes, raw rows and ids as Arrow.
 
-A chunk is of at most 16 MB of rows. Features that do not pack well are read at the speed of the disk, and a few raw rows can be
-read without the others.
+A chunk holds at most 16 MB of rows. Features that do not pack well are read at the speed of the disk, and a
+few raw rows can be read without the others.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from observal.problem.arrow_stream import pack_table, unpack_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_BYTES = 16 * 2**20
-WORTH_PACKING = 0.8  # of its plain size: an array that stays larger than that is stored as it is
+MAX_BYTES = 16 * 2**20
+WORTH_PACKING = 0.8  # of its plain size: an array that stays larger is stored unpacked
 SMALLER = (np.int8, np.int16, np.int32, np.float32)  # types to try for a column
-TABLE_BYTES = 2**20  # of raw rows in a chunk: small, because a few rows are read at a time
-LARGEST_CHUNK = 2**27  # unpacked bytes that are read at once; no chunk that is written here is as large
+TABLE_BYTES = 2**20  # raw rows per chunk: small, because a few rows are read at a time
+LARGEST_CHUNK = 2**27  # unpacked bytes to read at once; chunks written here are smaller
 
 
 def write_array(connection: StoreConnection, name: str, array: NDArray[Any]) -> StoredArray:
-    """Store an array, packed where that saves a fifth, and return how, as ``read_array`` needs it."""
+    """Store an array, packed if that saves a fifth, and return its layout for ``read_array``."""
     array = np.asarray(array)
     packed = None
     for chunk, (first, block) in enumerate(_blocks(array)):
         content = b"" if packed is False else _pack(block)
-        if packed is None:  # the first chunk decides: all are stored alike
+        if packed is None:  # the first chunk decides for all
             packed = len(content) < WORTH_PACKING * block.nbytes
         connection.write_chunk(name, chunk, first, content if packed else np.ascontiguousarray(block).tobytes())
     return StoredArray(array.dtype.str, array.shape, bool(packed))
 
 
 def append_array(connection: StoreConnection, name: str, array: NDArray[Any], layout: StoredArray) -> StoredArray:
-    """Store more rows of an array as the others are stored, and return how, with the new shape."""
+    """Append rows to a stored array, and return its layout with the new shape."""
     block = np.ascontiguousarray(array, dtype=np.dtype(layout.dtype))
     chunk, first = len(connection.first_rows(name)), layout.shape[0]
     for k, (start, part) in enumerate(_blocks(block)):
@@ -53,7 +53,7 @@ def append_array(connection: StoreConnection, name: str, array: NDArray[Any], la
 
 def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
     """Yield the first row and the rows of each chunk of an array."""
-    step = max(1, MOST_BYTES // max(1, array.itemsize * math.prod(array.shape[1:])))
+    step = max(1, MAX_BYTES // max(1, array.itemsize * math.prod(array.shape[1:])))
     for first in range(0, len(array), step):
         yield first, array[first : first + step]
 
@@ -64,8 +64,8 @@ def read_array(connection: StoreConnection, name: str, layout: StoredArray) -> N
     firsts = connection.first_rows(name)
     ends = [*firsts[1:], shape[0]][: len(firsts)]  # an array without rows has no chunks
     row_bytes = dtype.itemsize * math.prod(shape[1:])
-    for chunk, (first, end) in enumerate(zip(firsts, ends, strict=True)):  # before memory is allocated
-        if end - first != 1 and not 0 <= (end - first) * row_bytes <= MOST_BYTES:
+    for chunk, (first, end) in enumerate(zip(firsts, ends, strict=True)):  # checked before memory is allocated
+        if end - first != 1 and not 0 <= (end - first) * row_bytes <= MAX_BYTES:
             raise NotACampaign(
                 f"The campaign is damaged: a chunk of its {name} has too many rows; use an undamaged copy."
             )
@@ -83,16 +83,16 @@ def read_array(connection: StoreConnection, name: str, layout: StoredArray) -> N
 
 
 def _plain(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
-    """Return the array whose bytes these are, or None if their number is wrong."""
+    """Return the array with these bytes, or None if their number is wrong."""
     if len(content) != dtype.itemsize * math.prod(shape):
         return None
     return np.frombuffer(content, dtype=dtype).reshape(shape)
 
 
 def _pack(block: NDArray[Any]) -> bytes:
-    """Return rows as an Arrow table: a column for each feature, as its smallest exact type, and compressed.
+    """Return rows as a compressed Arrow table, with each feature as its smallest exact type.
 
-    A column of a category takes a few bits for each row then, and not eight bytes.
+    A category's column then takes a few bits per row instead of eight bytes.
     """
     import pyarrow as pa
 
@@ -104,7 +104,7 @@ def _pack(block: NDArray[Any]) -> bytes:
 
 
 def _smallest(column: NDArray[Any]) -> NDArray[Any]:
-    """Return a column as the smallest type that has the same bits when it is turned back."""
+    """Return a column as the smallest type that converts back bit by bit."""
     bits = column.view(f"u{column.itemsize}")
     with np.errstate(all="ignore"):
         for kind in SMALLER:
@@ -115,7 +115,7 @@ def _smallest(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _unpack(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
-    """Return the rows that ``_pack`` was given, or None if their number is wrong."""
+    """Return the rows that ``_pack`` packed, or None if their number is wrong."""
     from pyarrow import types
 
     table = _unpack_table(content)
@@ -126,14 +126,14 @@ def _unpack(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
     out = np.empty((shape[0], n_columns), dtype=dtype)
     for k, column in enumerate(table.columns):
         first = 0
-        for part in column.chunks:  # by DLPack, because to_numpy would import pandas
+        for part in column.chunks:  # through DLPack, because to_numpy would import pandas
             out[first : first + len(part), k] = np.from_dlpack(part)
             first += len(part)
     return out.reshape(shape)
 
 
 def append_table(connection: StoreConnection, name: str, table: pa.Table, first_row: int) -> None:
-    """Store more rows of an Arrow table; `first_row` is the number of rows that it has."""
+    """Append rows to a stored Arrow table; `first_row` is its current number of rows."""
     write_table(connection, name, table, len(connection.first_rows(name)), first_row)
 
 
@@ -144,7 +144,7 @@ def write_table(
     import pyarrow as pa
 
     for k, column in enumerate(table.schema):
-        if pa.types.is_dictionary(column.type):  # otherwise each chunk would contain all values
+        if pa.types.is_dictionary(column.type):  # otherwise each chunk would repeat all values
             table = table.set_column(k, column.name, table.column(k).cast(column.type.value_type))
     per_row = max(1, table.num_columns, table.nbytes // max(1, table.num_rows))
     step = max(1, TABLE_BYTES // per_row)
@@ -155,7 +155,7 @@ def write_table(
 
 
 def _split(first: int, rows: pa.Table) -> list[tuple[int, pa.Table]]:
-    """Return rows in parts that can be read again, each with its first row; some may be far larger than the others."""
+    """Split rows into chunks small enough to read, each with its first row; row sizes may vary a lot."""
     if rows.nbytes <= LARGEST_CHUNK // 2:
         return [(first, rows)]
     half = rows.num_rows // 2
@@ -176,7 +176,7 @@ def read_rows(connection: StoreConnection, name: str, positions: Sequence[int]) 
         raise NotACampaign(f"The campaign is damaged: its {name} is missing; use an undamaged copy.")
     chunks = (np.searchsorted(firsts, np.asarray(positions, dtype=np.int64), side="right") - 1).tolist()
     tables = _read_chunks(connection, name, sorted(set(chunks)) or [0])
-    # Slices instead of an array of positions: Arrow would import pandas to make that array.
+    # Slices instead of an array of positions, for which Arrow would import pandas.
     rows = [tables[chunk].slice(at - firsts[chunk], 1) for chunk, at in zip(chunks, positions, strict=True)]
     if any(row.num_rows == 0 for row in rows):
         raise NotACampaign(f"The campaign is damaged: a row of its {name} is missing; use an undamaged copy.")
@@ -192,7 +192,7 @@ def read_whole_table(connection: StoreConnection, name: str) -> pa.Table:
 
 
 def _read_chunks(connection: StoreConnection, name: str, chunks: Sequence[int]) -> dict[int, pa.Table]:
-    """Return some chunks of a table, unless all that was read is larger than the data of a file may be."""
+    """Return some chunks of a table, unless the total read exceeds the data limit of a file."""
     tables = {}
     for chunk in chunks:
         tables[chunk] = _unpack_table(connection.read_chunk(name, chunk))

@@ -1,4 +1,4 @@
-"""A connection to a campaign's database, for one transaction: rows of the journal, chunks of data, and digests that reveal damage."""
+"""A connection to a campaign's database for one transaction: journal rows, data chunks, and their digests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from observal.journal.sql.integrity import START, chunk_digest, data_digest, ent
 from observal.journal.sql.schema import data, digest_of_chunk, fit, head, journal
 from observal.problem.arrow_stream import Budget
 
-MOST_FITS = 2  # of the log alone, and the latest
+MAX_FITS = 2  # round 0's and the latest
 
 
 class StoreConnection:
-    """A connection to a campaign's database, for one transaction; `budget` limits what all data of the database unpack to."""
+    """A connection to a campaign's database for one transaction; `budget` limits what its data may unpack to."""
 
     def __init__(self, database: sa.Connection, name: str, budget: Budget | None = None) -> None:
         self.database = database
@@ -35,7 +35,7 @@ class StoreConnection:
     def events(self, after: int = 0, digest: str = START) -> list[Event]:
         """Return the journal's events after a sequence number, in order; `digest` is that of the event before them.
 
-        The chain of digests is checked: an event that was changed, moved or removed raises NotACampaign.
+        The chain of digests is checked: a changed, moved or removed event raises NotACampaign.
         """
         query = sa.select(journal).where(journal.c.sequence > after).order_by(journal.c.sequence)
         events = []
@@ -53,7 +53,7 @@ class StoreConnection:
         return events
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
-        """Add an event and return it; it counts once the transaction is committed."""
+        """Append an event and return it; it is stored once the transaction is committed."""
         last, before = self._head()
         time = datetime.now(UTC).isoformat(timespec="microseconds")
         # ASCII only: no database stores lone surrogates.
@@ -74,14 +74,14 @@ class StoreConnection:
 
     def write_chunk(self, name: str, chunk: int, first_row: int, content: bytes) -> None:
         """Store one chunk of the data."""
-        self.__dict__.pop("_digests", None)  # they are read again
+        self.__dict__.pop("_digests", None)  # invalidates the cached property
         row = {"name": name, "chunk": chunk, "first_row": first_row, "content": content}
         self.database.execute(sa.insert(data), row)
         digest = chunk_digest(name, chunk, first_row, content)
         self.database.execute(sa.insert(digest_of_chunk), {"name": name, "chunk": chunk, "digest": digest})
 
     def data_digest(self) -> str:
-        """Return the digest of all data, from the digests of the chunks; the chunks themselves are not read."""
+        """Return the digest of all data, computed from the chunks' digests without reading the chunks."""
         return data_digest(self._digests)
 
     def chunk_names(self) -> list[tuple[str, int]]:
@@ -89,7 +89,7 @@ class StoreConnection:
         return sorted(self._digests)
 
     def has_chunk(self, name: str, chunk: int) -> bool:
-        """Tell whether there is such a chunk."""
+        """Return whether there is such a chunk."""
         return (name, chunk) in self._digests
 
     @cached_property
@@ -97,7 +97,7 @@ class StoreConnection:
         digests: dict[tuple[str, int], str] = {}
         for name, chunk, digest in self.database.execute(sa.select(digest_of_chunk)):
             key = (name, chunk)
-            # Pages of a forged file can refer to the same rows again and again, whatever the primary key.
+            # Pages of a forged file can refer to the same rows repeatedly, whatever the primary key.
             if tuple(map(type, (*key, digest))) != (str, int, str) or key in digests:
                 raise self.damaged("the digests of its data were changed")
             digests[key] = digest
@@ -119,7 +119,7 @@ class StoreConnection:
         return firsts
 
     def read_chunk(self, name: str, chunk: int) -> bytes:
-        """Return one chunk of the data; one that was changed raises NotACampaign."""
+        """Return one chunk of the data; a changed one raises NotACampaign."""
         query = sa.select(data.c.first_row, data.c.content).where(data.c.name == name, data.c.chunk == chunk)
         row = self.database.execute(query).one_or_none()
         if row is None or not isinstance(row.content, bytes | memoryview):
@@ -130,28 +130,28 @@ class StoreConnection:
         return content
 
     def read_fits(self, key_of: Callable[[int], str | None], most: int) -> list[bytes]:
-        """Return the stored fits whose keys are those that their rounds should have and that have at most so many bytes."""
+        """Return the stored fits of at most `most` bytes whose keys match their rounds."""
         query = sa.select(fit.c.round, fit.c.key, sa.func.length(fit.c.content).label("size"))
-        rows = self.database.execute(query).fetchmany(MOST_FITS + 1)
-        if len(rows) > MOST_FITS or not all(isinstance(row.round, int) and isinstance(row.size, int) for row in rows):
+        rows = self.database.execute(query).fetchmany(MAX_FITS + 1)
+        if len(rows) > MAX_FITS or not all(isinstance(row.round, int) and isinstance(row.size, int) for row in rows):
             return []
         rounds = [row.round for row in rows if row.size <= most and row.key == key_of(row.round)]
         contents = [self.database.execute(sa.select(fit.c.content).where(fit.c.round == k)).scalar() for k in rounds]
         return [bytes(content) for content in contents if isinstance(content, bytes | memoryview)]
 
     def write_fit(self, round_: int, key: str, content: bytes) -> None:
-        """Store a fit in place of the one before; that of round 0 stays beside a later one."""
+        """Store a fit in place of the previous one; that of round 0 is kept next to a later one."""
         stays = fit.c.round == 0 if round_ else fit.c.round != 0
         self.database.execute(sa.delete(fit).where(~stays))
         self.database.execute(sa.insert(fit), {"round": round_, "key": key, "content": content})
 
     def structure_problem(self) -> str:
-        """Return the first error that SQLite's own check of the file finds; empty if there is none, and on PostgreSQL."""
+        """Return the first error of SQLite's own integrity check; empty if there is none, and on PostgreSQL."""
         if self.database.dialect.name != "sqlite":
             return ""
         verdict = str(self.database.exec_driver_sql("PRAGMA integrity_check(1)").scalar())
         return "" if verdict == "ok" else " ".join(verdict.split())
 
     def damaged(self, what: str) -> NotACampaign:
-        """Return the error for a campaign that is not as it was written."""
+        """Return the error for a damaged campaign."""
         return NotACampaign(f"{self.name} is damaged: {what} after it was written; use a copy from before the damage.")

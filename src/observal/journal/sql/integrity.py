@@ -1,8 +1,9 @@
 """Digests that show whether a stored campaign was changed: one for each chunk of data, and a chain over the journal.
 
-Each journal entry's digest covers the entry and the digest before it, so no entry can be changed, removed or moved without
-changing every later digest. The first entry records the digest of all data, so the last digest covers everything.
-The formulas are part of the file format: a campaign written today must still pass the check in years.
+Each journal entry's digest covers the entry and the digest before it, so no entry can be changed, removed or
+moved without changing every later digest. The first entry records the digest of all data, so the last digest
+covers everything. The formulas are part of the file format: a campaign written today must still pass the
+check in years to come.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A journal in a database: plans and methods are encoded on the way in, and checked on the way out."""
+"""A journal in a database: plans and methods are encoded when written, and checked when read."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class SqlJournal:
 
     @contextmanager
     def reading(self) -> Iterator[SqlTransaction]:
-        """Yield a transaction that sees one state of the campaign and changes nothing."""
+        """Yield a read-only transaction that sees one consistent state."""
         with self._store.reading() as connection:
             yield SqlTransaction(connection)
 
     @contextmanager
     def writing(self) -> Iterator[SqlTransaction]:
-        """Yield a transaction that no other writer overlaps; it is on disk when the block has ended."""
+        """Yield an exclusive write transaction; it is on disk when the block has ended."""
         with self._store.writing() as connection:
             transaction = SqlTransaction(connection)
             yield transaction
@@ -49,7 +49,7 @@ class SqlJournal:
 
 
 class SqlTransaction:
-    """A transaction on the journal of a database; `connection` also gives access to its other tables."""
+    """A transaction on a database's journal; `connection` also gives access to its other tables."""
 
     durable = True
 
@@ -59,9 +59,9 @@ class SqlTransaction:
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """Make a block a part of this transaction: if it raises, what it wrote is removed, and the rest stays.
+        """Nest a block in this transaction: if it raises, what it wrote is rolled back, and the rest stays.
 
-        After an error of the database all of the transaction fails: SQLite itself takes everything back when a disk is full.
+        After a database error the whole transaction fails: SQLite itself rolls everything back when a disk is full.
         """
         self.check()
         try:
@@ -72,12 +72,12 @@ class SqlTransaction:
             raise
 
     def check(self) -> None:
-        """Raise the error of the database that a part met."""
+        """Raise the database error that a nested block met."""
         if self._failure is not None:
             raise self._failure
 
     def events(self, ledger: Ledger) -> list[Event]:
-        """Return the events that a ledger has not followed yet; one that observal cannot have written raises NotACampaign."""
+        """Return the events that the ledger has not followed; raise NotACampaign for one that observal never writes."""
         events, data = [], ledger.data_digest
         settings = ledger.settings if ledger.started else None
         for event in self.connection.events(ledger.sequence, ledger.digest):
@@ -105,7 +105,7 @@ class SqlTransaction:
         return events
 
     def append(self, actor: str, kind: str, payload: Mapping[str, Any]) -> Event:
-        """Add an event and return it; it counts once the transaction is committed."""
+        """Append an event and return it; it is stored once the transaction is committed."""
         encoded = {name: encode_entry(value) if name in ENTRIES else value for name, value in payload.items()}
         return replace(self.connection.append(actor, kind, encoded), payload=payload)
 
@@ -118,21 +118,21 @@ class SqlTransaction:
         return read_pool_ids(self.connection, positions)
 
     def stored_fits(self, key_of: Callable[[int], str], closed: int) -> list[StoredFit]:
-        """Return what was fitted to the log alone and what was last fitted, if their keys are those of closed rounds."""
+        """Return the fit of round 0 and the latest one, if their keys match those of closed rounds."""
         contents = self.connection.read_fits(lambda k: key_of(k) if 0 <= k <= closed else None, LARGEST_FIT)
         return [fit for fit in map(unpack_fit, contents) if fit is not None]
 
     def store_fit(self, round_: int, key: str, content: bytes) -> None:
-        """Store a fit in place of the one before; that of round 0 stays beside a later one."""
+        """Store a fit in place of the previous one; that of round 0 is kept next to a later one."""
         self.connection.write_fit(round_, key, content)
 
     def pool_rows(self, positions: list[int]) -> pa.Table:
-        """Return some pool rows as they are in the table, as an Arrow table."""
+        """Return some pool rows as in the table, as an Arrow table."""
         return read_pool_rows(self.connection, positions)
 
 
 def _decode_payload(kind: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored payload with its plan, record, settings or arrays as objects."""
+    """Return a stored payload with its plan, record, settings or arrays decoded."""
     if kind == "round":
         plain = all(isinstance(id_, str | int) for id_ in payload["ids"])
         require(isinstance(payload["ids"], list) and plain, "an id is neither text nor a whole number")

@@ -1,6 +1,6 @@
-"""The people of a campaign: who may sign in to the labelling page, how long they keep rows, and the replies that they were sent.
+"""The people of a campaign: who may sign in to the labelling page, their leases, and replies sent to them.
 
-A link's token can be used once, and is swapped for a cookie's. Neither is stored: only its hash is.
+A link's token can be used once, and is swapped for a cookie's. Only their hashes are stored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def stamp(later: timedelta = timedelta(0)) -> str:
 
 
 def add_person(connection: StoreConnection, name: str, role: Role | None = None) -> str:
-    """Add a person, or let them in again, and return a token for a link; without a role they keep theirs."""
+    """Add a person, or let them in again, and return a link token; without a role they keep theirs."""
     check_annotator(name, 1)
     if name == ANYONE:
         raise InvalidInput(f"{ANYONE!r} stands for people without a name; choose another name.")
@@ -71,7 +71,7 @@ def add_person(connection: StoreConnection, name: str, role: Role | None = None)
 
 
 def revoke_person(connection: StoreConnection, name: str) -> None:
-    """Sign a person out everywhere, for good; what they answered stays."""
+    """Sign a person out everywhere, for good; their answers stay."""
     previous = _find_by_name(connection, name)
     if previous is None or previous.revoked:
         raise InvalidInput(f"{name!r} is not among the people of this campaign; see `observal annotator list`.")
@@ -86,7 +86,7 @@ def list_people(connection: StoreConnection) -> list[Person]:
 
 
 def sign_in(connection: StoreConnection, link: str) -> str | None:
-    """Swap a link's token for a cookie's; None if it is wrong, was used before, or is too old."""
+    """Swap a link's token for a cookie's; None if it is wrong, used or expired."""
     owner = find_person(connection, link, "link")
     if owner is None:
         return None
@@ -96,8 +96,8 @@ def sign_in(connection: StoreConnection, link: str) -> str | None:
 
 
 def find_person(connection: StoreConnection, secret: str, kind: str = "cookie") -> Person | None:
-    """Return the person whose token this is; None if it is unknown, too old or revoked."""
-    # One query that is compiled once: it comes before every request.
+    """Return the person with this token; None if it is unknown, expired or revoked."""
+    # One precompiled query: it runs before every request.
     row = connection.execute(_WHOSE, {"secret": _hash(secret), "kind": kind, "now": stamp()}).one_or_none()
     return None if row is None else Person(row.name, row.role, row.added, row.revoked)
 
@@ -115,7 +115,7 @@ def _new_token(connection: StoreConnection, name: str, kind: str) -> str:
 
 
 def _hash(secret: str) -> str:
-    # Tokens have 256 random bits, so a plain hash cannot be searched through.
+    # Tokens have 256 random bits, so a plain hash cannot be brute-forced.
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -131,13 +131,13 @@ def renew_lease(connection: StoreConnection, name: str, time: timedelta) -> None
 
 
 def expired_leases(connection: StoreConnection, but: str) -> list[str]:
-    """Return the people whose lease has run out, except one. Those who never used the page have no lease, and keep their rows."""
+    """Return the people whose lease has expired, except one. Those who never used the page have no lease."""
     query = sa.select(lease.c.name).where(lease.c.until < stamp(), lease.c.name != but).order_by(lease.c.name)
     return list(connection.execute(query).scalars())
 
 
 def find_reply(connection: StoreConnection, name: str, key: str, request: list[object]) -> dict[str, Any] | None:
-    """Return the reply to a request that was handled before; None for a new key."""
+    """Return the reply to a request that was already handled; None for a new key."""
     row = connection.execute(sa.select(reply).where(reply.c.name == name, reply.c.key == key)).one_or_none()
     if row is None:
         return None
@@ -150,7 +150,7 @@ def find_reply(connection: StoreConnection, name: str, key: str, request: list[o
 def store_reply(
     connection: StoreConnection, name: str, key: str, request: list[object], content: Mapping[str, object]
 ) -> None:
-    """Store the reply to a request, in the same transaction as what it changed."""
+    """Store the reply to a request, in the same transaction as its changes."""
     row = {"name": name, "key": key, "request": _digest(request), "content": json.dumps(content)}
     connection.execute(sa.insert(reply), row)
 

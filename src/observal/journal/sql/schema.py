@@ -1,10 +1,10 @@
 """The tables of a campaign's database.
 
 Only the journal says what was asked and answered; everything else is derived from it when a campaign is read
-(``observal.journal.ledger``). Another table holds the data, in chunks. Two small tables hold the digest of each chunk and of
-the journal's last entry (``observal.journal.sql.integrity``). Four serve the labelling page: people, hashes of their tokens, until
-when they keep the rows they hold, and replies to requests that may be sent twice. One holds what was fitted to the log alone and last
-(``observal.journal.stored_fit``). Nothing of a result depends on these.
+(``observal.journal.ledger``). Another table holds the data, in chunks. Two small tables hold the digest of
+each chunk and of the journal's last entry (``observal.journal.sql.integrity``). Four serve the labelling page:
+people, hashes of their tokens, leases on rows, and replies to requests that may be sent twice. One holds the
+fits of round 0 and of the latest round (``observal.journal.stored_fit``). No result depends on these.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from observal.errors import NotACampaign
 
 SCHEMA = "2"
-"""The version of these tables and of what is in them; raise it with every change, because files of another version are refused."""
+"""The version of these tables and their contents; increase it with every change, as other versions are rejected."""
 _VERSION_TABLE = "observal_version"
 
 _metadata = sa.MetaData()
@@ -96,7 +96,7 @@ def schema_version(connection: sa.Connection) -> str | None:
     """Return the version of the database's schema, or None if it has no campaign."""
     if connection.dialect.name == "sqlite":
         entries = [entry for entry in _read_schema(connection) if entry[1] == _VERSION_TABLE]
-        if entries and entries[0] not in _expected_schema():  # a view in its place could go on for ever
+        if entries and entries[0] not in _expected_schema():  # a view in its place could run forever
             raise _foreign(entries[0])
         exists = bool(entries)
     else:
@@ -106,7 +106,7 @@ def schema_version(connection: sa.Connection) -> str | None:
 
 
 def check_schema(connection: sa.Connection) -> None:
-    """Refuse an SQLite file whose tables, indexes and triggers are not exactly those that ``create_schema`` makes."""
+    """Reject an SQLite file whose tables, indexes and triggers are not exactly those of ``create_schema``."""
     if connection.dialect.name != "sqlite":
         return
     entries, expected = _read_schema(connection), _expected_schema()
@@ -119,7 +119,7 @@ _Entry = tuple[str, str, str, str | None]  # type, name, table, and the statemen
 
 def _read_schema(connection: sa.Connection) -> set[_Entry]:
     rows = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    # Spaces do not count: another version of SQLAlchemy may have written others.
+    # Whitespace is ignored: SQLAlchemy versions differ in it.
     return {(kind, name, table, sql and " ".join(str(sql).split())) for kind, name, table, sql in rows}
 
 
@@ -137,7 +137,7 @@ def _foreign(entry: _Entry) -> NotACampaign:
 
 
 def create_schema(connection: sa.Connection) -> None:
-    """Make the tables in an empty database, and have it refuse to change or remove rows of those that only grow.
+    """Create the tables in an empty database, with triggers that keep append-only tables append-only.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""A campaign's database: how it is made and opened, and one transaction for each command.
+"""A campaign's database: creating and opening it, and one transaction per command.
 
-SQLite uses a write-ahead log with full synchronisation, so a stored label survives a power cut; writers take turns with
-``BEGIN IMMEDIATE``. In PostgreSQL writers take turns with an advisory lock, and readers see one snapshot. Every transaction has its own connection, so a closed
-campaign is one complete file.
+SQLite uses a write-ahead log with full synchronisation, so a stored label survives a power cut; writers take
+turns with ``BEGIN IMMEDIATE``. In PostgreSQL writers take turns with an advisory lock, and readers see one
+snapshot. Every transaction has its own connection, so a closed campaign is one complete file.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from observal.journal.sql.schema import SCHEMA, check_schema, create_schema, sch
 from observal.problem.arrow_stream import Budget
 
 PATIENCE = 120  # seconds that a command waits for other writers
-MOST_STEPS = 200  # millions of steps of SQLite in one transaction: two seconds, or forty million journal entries
-# What a journal may hold to be replaced.
+MAX_STEPS = 200  # millions of SQLite steps per transaction: two seconds, or forty million journal entries
+# Kinds of journal entries that a campaign may hold and still be replaced.
 _BEFORE_ANSWERS = {"created", "round", "asked", "released", "extended", "finished"}
-_LOCK = 0x0B5E_C0DE  # the number of the advisory lock; any number that other programs are unlikely to use
+_LOCK = 0x0B5E_C0DE  # the advisory lock's number; any that other programs are unlikely to use
 _BAD_ADDRESS = (
     "The address of the database could not be read; write / : @ and ? within a password as %2F %3A %40 and %3F, "
     "and all of it as in postgresql://host:5432/name."
@@ -39,7 +39,7 @@ _BAD_ADDRESS = (
 class Store:
     """A campaign's database; a file that cannot be written can still be read.
 
-    `name` is the path, or the address without its secrets; `title` is the short name of the file or database.
+    `name` is the path, or the URL without its secrets; `title` is the short name of the file or database.
     """
 
     def __init__(self, engine: sa.Engine, name: str, read_only: bool = False) -> None:
@@ -51,18 +51,18 @@ class Store:
         self.title = Path(name).stem if is_file else engine.url.database or engine.url.host or ""
 
     def close(self) -> None:
-        """Close the connections that were kept open."""
+        """Close the connections kept open."""
         self._engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[StoreConnection]:
-        """Yield a connection for one transaction, which sees one state of the campaign and changes nothing."""
+        """Yield a connection for a read-only transaction that sees one consistent state."""
         with sentences(self.name, self._engine), self._engine.connect() as connection, connection.begin():
             yield StoreConnection(connection, self.name, self._budget)
 
     @contextmanager
     def writing(self) -> Iterator[StoreConnection]:
-        """Yield a connection for one transaction, which no other writer overlaps; it is on disk when the block has ended."""
+        """Yield a connection for an exclusive write transaction; it is on disk when the block has ended."""
         if self._read_only:
             raise CampaignUnavailable(
                 f"{self.name} can be read but not written, so nothing was stored; "
@@ -73,7 +73,7 @@ class Store:
 
 
 def refuse_existing(where: str | Path, replace: bool = False) -> None:
-    """Refuse a path that already exists, before any work is done; with `replace`, only what is no campaign or has answers."""
+    """Reject an existing path before any work is done; with `replace`, only non-campaigns and those with answers."""
     address = _address(where)
     if isinstance(address, Path):
         if replace and os.path.lexists(address):
@@ -86,9 +86,9 @@ def refuse_existing(where: str | Path, replace: bool = False) -> None:
 
 
 def create_store(where: str | Path, fill: Callable[[StoreConnection], Any], replace: bool = False) -> Store:
-    """Make a new database and fill it; after an interruption or an error there is no file at that path, or still the old one.
+    """Create and fill a database; after an interruption or error the path has no file, or still the old one.
 
-    `replace` puts it in the place of a campaign without answers.
+    `replace` allows replacing a campaign without answers.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def create_store(where: str | Path, fill: Callable[[StoreConnection], Any], repl
 
 
 def open_store(where: str | Path, keep: bool = False) -> Store:
-    """Open a database; `keep` keeps connections open, for a server that needs them again and again."""
+    """Open a database; `keep` keeps connections open, for a server that reuses them."""
     address = _address(where)
     if isinstance(address, sa.URL):
         store = Store(_engine(address, keep=keep), _name(address))
@@ -160,13 +160,13 @@ def _can_write(path: Path) -> bool:
 
 
 def _read_only_engine(path: Path) -> sa.Engine:
-    """Return an engine for a file that we may not write."""
+    """Return an engine for a file without write permission."""
     engine = _engine(_sqlite_url(path, mode="ro"))
     try:
         with engine.connect() as connection, connection.begin():
             schema_version(connection)
     except sa.exc.OperationalError:
-        # SQLite makes files beside the campaign even for reading, unless it is told that there are no writers.
+        # SQLite creates files next to the campaign even for reading, unless told that there are no writers.
         pending = path.with_name(path.name + "-wal")
         if pending.exists() and pending.stat().st_size:
             raise CampaignUnavailable(
@@ -187,7 +187,7 @@ def _write(engine: sa.Engine, name: str) -> Iterator[sa.Connection]:
 
 @contextmanager
 def sentences(name: str, engine: sa.Engine) -> Iterator[None]:
-    """Turn an error of the database driver into one sentence, without the secrets of the address."""
+    """Turn a database driver's error into one sentence, without the URL's secrets."""
     try:
         yield
     except UnicodeDecodeError as error:  # SQLite's messages about a damaged file may not be valid text
@@ -207,7 +207,7 @@ def sentences(name: str, engine: sa.Engine) -> Iterator[None]:
 
 
 def _hide_values(reason: str, url: sa.URL) -> str:
-    """Hide the secrets of an address in what a driver says: PostgreSQL repeats values that it does not understand."""
+    """Hide a URL's secrets in a driver's message: PostgreSQL repeats values that it does not understand."""
     shown = hide_secrets(url.render_as_string(hide_password=False))
     values = {url.username, url.password, *(value for values in url.normalized_query.values() for value in values)}
     for value in sorted(filter(None, values), key=len, reverse=True):
@@ -224,7 +224,7 @@ def _refuse_existing(exists: bool, name: str) -> None:
 
 
 def _refuse_answers(address: Path) -> None:
-    """Refuse to replace a campaign that holds what people did."""
+    """Refuse to replace a campaign that holds people's work."""
     store = open_store(address)
     with store.reading() as connection:
         answered = any(event.kind not in _BEFORE_ANSWERS for event in connection.events())
@@ -234,11 +234,12 @@ def _refuse_answers(address: Path) -> None:
 
 
 def _replace_unanswered(partial: Path, address: Path) -> None:
-    """Put a finished file in the place of a campaign that has no answers and that nobody has open."""
+    """Put a finished file in place of a campaign that has no answers and that nobody has open."""
     engine = _engine(_sqlite_url(address))
     try:
         with sentences(str(address), engine), engine.connect() as connection:
-            # SQLite grants this only if nobody else has the file open. Without it, the old write-ahead log would be read into the new file.
+            # SQLite grants this only if nobody else has the file open. Otherwise the old write-ahead log
+            # would be read into the new file.
             connection.connection.execute("PRAGMA busy_timeout=1000")
             connection.connection.execute("PRAGMA journal_mode=DELETE")
     finally:
@@ -248,7 +249,7 @@ def _replace_unanswered(partial: Path, address: Path) -> None:
 
 
 def _move_new(partial: Path, address: Path) -> None:
-    """Give a finished file its name, unless another process made a file of that name first."""
+    """Give a finished file its name, unless another process created that file first."""
     try:
         os.link(partial, address)
     except FileExistsError:
@@ -266,7 +267,7 @@ def _address(where: str | Path) -> Path | sa.URL:
         return Path(text)
     try:
         url = sa.make_url(text)
-    except (sa.exc.ArgumentError, ValueError):  # the latter for a port that is no number
+    except (sa.exc.ArgumentError, ValueError):  # the latter for a non-numeric port
         raise InvalidInput(_BAD_ADDRESS) from None
     kind = url.get_backend_name()
     if kind not in ("postgresql", "postgres"):
@@ -274,9 +275,7 @@ def _address(where: str | Path) -> Path | sa.URL:
             f"A campaign is an SQLite file or a PostgreSQL database, but got an address of {kind!r}; "
             "give a file name or a postgresql:// address."
         )
-    if (
-        "@" in f"{url.host}{url.database}"
-    ):  # it belongs to a password, which the driver would take for the name of a host
+    if "@" in f"{url.host}{url.database}":  # part of a password, which the driver would take for a host name
         raise InvalidInput(_BAD_ADDRESS)
     return url.set(drivername="postgresql+psycopg")
 
@@ -322,9 +321,9 @@ def _start_sqlite(connection: sqlite3.Connection, record: object) -> None:
 
 
 def _limit_steps(connection: sqlite3.Connection) -> None:
-    """Interrupt what SQLite does from now on after so many steps of its own; they, unlike seconds, are the same on a busy machine."""
+    """Interrupt SQLite after this many of its steps which, unlike seconds, do not depend on the machine's load."""
     millions = count(1)
-    connection.set_progress_handler(lambda: next(millions) >= MOST_STEPS, 1_000_000)
+    connection.set_progress_handler(lambda: next(millions) >= MAX_STEPS, 1_000_000)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
@@ -340,5 +339,5 @@ def _begin_postgresql(connection: sa.Connection) -> None:
     if connection.get_execution_options().get("observal_writing"):
         connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-    else:  # else each statement would see what others have committed since the one before
+    else:  # otherwise each statement would see commits made since the previous one
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

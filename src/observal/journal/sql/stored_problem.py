@@ -1,12 +1,12 @@
-"""The log and the pool of a campaign: how they are written to its database, read from it, and how the pool grows.
+"""The log and pool of a campaign: writing them to its database, reading them back, and growing the pool.
 
-Either everything is copied, or the tables stay in Parquet and the database has propensities, labels, and where each part is. What is then
-read of the files is compared with the checksum of its part, so a file that was changed is noticed. Their ids are not copied: those of the rows
-that were asked about are in the journal anyway.
+Either everything is copied, or the tables stay in Parquet and the database holds propensities, labels, and
+where each part is. What is read from the files is then compared with its part's checksum, so a changed file
+is noticed. Ids are not copied: those of asked rows are in the journal anyway.
 
-New pool rows come after the others, so positions stay. What was decided stays too. A plan that was made before the rows existed could not
-take them. Whether it would have, had they been there, decides which rows its labels stand for (``observal.intervals.error``), so that is
-noted with the new rows, as it would have been in the plan.
+New pool rows come after the others, so positions and decisions stay. An earlier plan could not take the new
+rows. Whether it would have, had they been there, determines which rows its labels represent
+(``observal.intervals.error``), so that is recorded with the new rows, as it would have been in the plan.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from observal.tables.load_in_place import encode_in_place
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Progress = Callable[..., None] | None  # called with (steps done, number of steps, what is going on)
+Progress = Callable[..., None] | None  # called with (steps done, number of steps, current step)
 
 ROWS = "pool.rows"
 _PARTS = "parts"
@@ -55,7 +55,7 @@ _COPIED = {"log.features", "log.codes", "log.revealed", "log.propensity", "pool.
 _IN_PLACE = {"log.codes", "log.propensity", "pool.propensity"}
 _OPTIONAL = {"log.cost", "pool.cost", "log.groups", "pool.groups", "pool.price"}
 _ITEM_TYPES = ("<f8", "<f4", "<i8", "|b1", "|i1")
-_FEW = 1000  # up to so many ids are read by themselves; for more, the whole table is read
+_FEW = 1000  # up to this many ids are read individually; for more, the whole table is read
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -64,9 +64,10 @@ _FEW = 1000  # up to so many ids are read by themselves; for more, the whole tab
 def write_problem(
     connection: StoreConnection, problem: Problem, rows: pa.Table | None, progress: Progress = None
 ) -> dict[str, StoredArray]:
-    """Store log and pool, and return how their arrays are stored.
+    """Store log and pool, and return the layout of their arrays.
 
-    `rows` is the pool as people see it; None if the tables stay in Parquet. `progress` is called with (done, total, what).
+    `rows` is the pool for display; None if the tables stay in Parquet. `progress` is called with (done,
+    total, what).
     """
     import pyarrow as pa
 
@@ -115,7 +116,7 @@ def _write_arrays(
 
 
 def _pool_arrays(pool: Pool) -> dict[str, Any]:
-    """Return the arrays of a pool by the names they are stored under; None for those it does not have."""
+    """Return a pool's arrays by their stored names; None for those it lacks."""
     return {
         "pool.features": pool.X,
         "pool.propensity": pool.propensity,
@@ -126,7 +127,7 @@ def _pool_arrays(pool: Pool) -> dict[str, Any]:
 
 
 def _storable_ids(ids: NDArray[Any], what: str) -> pa.Array:
-    """Return ids as an Arrow array of whole numbers or text; other kinds become text."""
+    """Return ids as an Arrow array of integers or text; other types become text."""
     import pyarrow as pa
 
     if ids.dtype.kind in "iu":
@@ -163,7 +164,7 @@ def check_stored(settings: Settings) -> None:
 
 
 def read_problem(connection: StoreConnection, settings: Settings, with_ids: bool = True) -> Problem:
-    """Return log and pool. Without ids, rows are numbered, which is faster; rows in Parquet are read when they are needed."""
+    """Return log and pool. Without ids, rows are numbered, which is faster; rows in Parquet are read on demand."""
     if settings.in_place:
         return _read_in_place(connection, settings)
     try:
@@ -196,7 +197,7 @@ def _make_problem(
     ids: Sequence[Any],
     classes: NDArray[Any] | None,
 ) -> Problem:
-    """Return log and pool; features and ids are of both, the log's first."""
+    """Return log and pool; features and ids are those of both, the log's first."""
     get, groups = arrays.get, settings.column_groups
     log_costs, log_groups = get("log.cost"), get("log.groups")
     pool_costs, pool_groups, prices = get("pool.cost"), get("pool.groups"), get("pool.price")
@@ -222,7 +223,7 @@ def _read_in_place(connection: StoreConnection, settings: Settings) -> Problem:
 
 
 def read_pool_ids(connection: StoreConnection, positions: Ints) -> NDArray[Any]:
-    """Return the ids of some pool rows; the chunks that hold them are read, and no others."""
+    """Return the ids of some pool rows, reading only the chunks that hold them."""
     if is_in_place(connection):
         return np.asarray(_read_parts(connection)[1][1][positions])
     if positions.size > _FEW:
@@ -231,24 +232,24 @@ def read_pool_ids(connection: StoreConnection, positions: Ints) -> NDArray[Any]:
 
 
 def read_pool_rows(connection: StoreConnection, positions: list[int]) -> pa.Table:
-    """Return some pool rows as they are in the table."""
+    """Return some pool rows as in the table."""
     if is_in_place(connection):
         return pool_in_place(connection).raw_rows(positions)
     return read_rows(connection, ROWS, positions)
 
 
 def is_in_place(connection: StoreConnection) -> bool:
-    """Tell whether a campaign's tables stay in their files."""
+    """Return whether a campaign's tables stay in their files."""
     return connection.has_chunk(_PARTS, 0)
 
 
 def pool_in_place(connection: StoreConnection) -> Parts:
-    """Return the pool without features; its ``raw_rows`` are as they are in the files."""
+    """Return the pool without features; its ``raw_rows`` are those of the files."""
     return _read_parts(connection)[0][1]
 
 
 def check_rows(connection: StoreConnection) -> None:
-    """Read the pool's rows as people see them; in place, compare every part with its checksum, also those compared before."""
+    """Read the pool's rows for display; in place, compare every part with its checksum, even if compared before."""
     if not is_in_place(connection):
         read_whole_table(connection, ROWS)
         return
@@ -274,7 +275,7 @@ def _read_parts(connection: StoreConnection) -> tuple[tuple[Parts, Parts], tuple
 
 
 def _part(fields: list[Any]) -> Part:
-    """Return a part that a campaign names; one without a checksum was not written by observal."""
+    """Return a part from a campaign's record; one without a checksum was not written by observal."""
     path, group, rows, first, size, checksum = fields
     numbers = all(type(number) is int and number >= 0 for number in (group, rows, first, size))
     if not (isinstance(path, str) and isinstance(checksum, str) and checksum and numbers):
@@ -286,7 +287,7 @@ def _part(fields: list[Any]) -> Part:
 
 
 def require_growable(settings: Settings) -> None:
-    """Refuse to add rows where that is not possible."""
+    """Raise if rows cannot be added."""
     if settings.in_place:
         raise InvalidInput(
             "The campaign's tables stay in place, and rows cannot be added to those; make a new campaign with all rows."
@@ -318,7 +319,7 @@ def add_rows(problem: Problem, more: Pool) -> Problem:
 
 
 def _join_ids(ids: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
-    """Return the ids of all rows; refuse those of another kind, and those that are there already."""
+    """Return the ids of all rows; reject new ones of another type or that exist already."""
     kinds = ["whole numbers" if values.dtype.kind in "iu" else "text" for values in (ids, more)]
     if kinds[0] != kinds[1]:
         raise InvalidInput(
@@ -334,7 +335,7 @@ def _join_ids(ids: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
 
 
 def find_near_rows(replay: Replay, ledger: Ledger, first: int) -> list[list[int] | None]:
-    """Return, for each plan, the pool rows from `first` on that it would have noted as near, had they been there; None if not known."""
+    """Return, for each plan, the pool rows from `first` on that it would have recorded as near; None if unknown."""
     replay.follow(ledger.plans, ledger.labels, ledger.bases)
     if replay.closed < ledger.base:
         raise InvalidInput(
@@ -346,7 +347,7 @@ def find_near_rows(replay: Replay, ledger: Ledger, first: int) -> list[list[int]
 def write_more_rows(
     connection: StoreConnection, arrays: Mapping[str, StoredArray], more: Pool, rows: pa.Table
 ) -> dict[str, StoredArray]:
-    """Store more pool rows after the others, and return how all arrays are stored then."""
+    """Append pool rows to the stored ones, and return the new layout of all arrays."""
     import pyarrow as pa
 
     before = arrays["pool.propensity"].shape[0]

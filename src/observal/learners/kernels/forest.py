@@ -1,6 +1,7 @@
-"""Loops over trees: growing extremely randomised ones (Geurts et al., 2006), and summing the leaves that rows fall into.
+"""Loops over trees: growing extremely randomised trees (Geurts et al., 2006), and summing the leaves of rows.
 
-Growing a fold's 25 trees takes 6 ms here and 130 ms with scikit-learn, whose overhead for each tree is larger than small trees are.
+Growing a fold's 25 trees takes 6 ms here and 130 ms with scikit-learn, whose overhead exceeds the cost of
+small trees.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from numpy.typing import NDArray
 from observal.checks import Floats, Ints
 
 NO_SPREAD = np.float32(1e-7)
-"""Largest range of a feature within a node that counts as constant."""
+"""Largest range at which a feature counts as constant within a node."""
 ROUNDING = 1e-9
-"""Largest difference of scores that count as equal, as a share of the node's weight."""
+"""Largest difference at which scores count as equal, as a share of the node's weight."""
 STEP, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """Constants of the splitmix64 generator."""
 BITS_30, BITS_27, BITS_31, BITS_11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
-ROWS_IN_CACHE = 128  # a tree goes over this many rows before the next one comes: they stay in the cache
-ROWS_OF_LARGE = 2048  # the same for large trees: fetching these takes longer than fetching rows
-LARGE = 1000  # nodes from which on a tree is large
+ROWS_IN_CACHE = 128  # rows per block: all trees process a block while it is in the cache
+ROWS_OF_LARGE = 2048  # the same for large trees, which take longer to load than rows
+LARGE = 1000  # nodes from which a tree counts as large
 
 
 @njit(cache=True, nogil=True)
 def uniform(state: NDArray[np.uint64]) -> float:
-    """Return the next random number from 0 to 1, 1 excluded; `state` is an array of one unsigned number."""
+    """Return the next random number in [0, 1); `state` holds one unsigned integer."""
     state[0] += STEP
     z = state[0]
     z = (z ^ (z >> BITS_30)) * FIRST
@@ -40,19 +41,19 @@ def uniform(state: NDArray[np.uint64]) -> float:
 def grow_trees(
     X: NDArray[np.float32], codes: Ints, weights: Floats, n_classes: int, n_trees: int, n_tried: int, seed: int
 ) -> Any:
-    """Grow trees to the end: until a node has one class, or rows that do not differ.
+    """Grow trees until every leaf has one class or identical rows.
 
-    Each node tries features in random order until `n_tried` of them vary, each at one threshold, uniform between the least
-    and the largest value of the node's rows. It takes the one whose sides have the least weighted Gini impurity, the first
-    where equal.
+    Each node tries features in random order until `n_tried` of them vary, each at one threshold drawn
+    uniformly between the smallest and the largest value in the node. It takes the split with the smallest
+    weighted Gini impurity, the first if tied.
 
-    A row goes left where its feature is at most the threshold. `weights` are above 0.
+    A row goes left if its feature is at most the threshold. `weights` are positive.
 
     Returns
     -------
     roots, feature, threshold, left, right, value : arrays
-        The first node of each tree, and the nodes: a leaf has feature −1, and its rows' share of each class, over the
-        number of trees, as its value.
+        The first node of each tree, and the nodes: a leaf has feature −1, and its value is the class shares
+        of its rows divided by the number of trees.
     """
     n, d = X.shape
     most = n_trees * (2 * n - 1)
@@ -61,7 +62,7 @@ def grow_trees(
     threshold, value = np.zeros(most), np.zeros((most, n_classes))
     left, right = np.zeros(most, dtype=np.int32), np.zeros(most, dtype=np.int32)
     order, features = np.arange(n), np.arange(d)
-    stack = np.empty((n + 1, 3), dtype=np.int64)  # node, and where its rows begin and end in `order`
+    stack = np.empty((n + 1, 3), dtype=np.int64)  # node, and the start and end of its rows in `order`
     total, on_left, state = np.empty(n_classes), np.empty(n_classes), np.empty(1, dtype=np.uint64)
     state[0] = np.uint64(seed)
     n_nodes = 0
@@ -109,7 +110,7 @@ def grow_trees(
                     value[node, k] = total[k] / whole / n_trees
                 continue
             low_end, high_end = begin, end
-            while low_end < high_end:  # rows of the left side first
+            while low_end < high_end:  # partition: rows of the left side first
                 if X[order[low_end], best_feature] <= best_cut:
                     low_end += 1
                 else:
@@ -136,19 +137,19 @@ def add_leaves(
     value: Floats,
     out: Floats,
 ) -> None:
-    """Add to each row of `out` the values of its leaves.
+    """Add each row's leaf values to its row of `out`.
 
-    A row goes left where its feature is at most the threshold. `roots` and `column` have the first node of each tree, and the first column
-    of `out` that its values go to. `feature`, `threshold`, `left` and `right` are by node: a leaf has feature −1, and links lead to later
-    nodes, which the caller has checked. `value` has the values of leaves.
+    A row goes left if its feature is at most the threshold. `roots` and `column` hold each tree's first node,
+    and the first column of `out` for its values. `feature`, `threshold`, `left`, `right` and `value` are
+    indexed by node: a leaf has feature −1, and links lead to later nodes, which the caller has checked.
     """
     n_nodes = feature.size
-    # Unsigned numbers: for signed ones every access would ask whether they count from the end.
+    # Unsigned indices: signed ones would be checked for negative values at every access.
     children, read = np.empty((n_nodes, 2), dtype=np.uint32), np.zeros(n_nodes, dtype=np.uint32)
     for node in range(n_nodes):
         if feature[node] >= 0:
             children[node, 0], children[node, 1], read[node] = left[node], right[node], feature[node]
-        else:  # a leaf leads to itself
+        else:  # a leaf links to itself
             children[node, 0], children[node, 1] = node, node
     at_once = ROWS_OF_LARGE if n_nodes > LARGE * roots.size else ROWS_IN_CACHE
     at = np.empty(at_once, dtype=np.uint32)
@@ -158,7 +159,7 @@ def add_leaves(
         for tree in range(roots.size):
             at[:count] = roots[tree]
             moved = feature[roots[tree]] >= 0
-            while moved:  # all rows go down one level, without a branch that the processor would have to guess
+            while moved:  # all rows descend one level, without a branch that the processor would have to predict
                 changed = np.uint32(0)
                 for row in range(count):
                     node = at[row]
