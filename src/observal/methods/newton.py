@@ -206,7 +206,7 @@ class NewtonVC(Method[PoolState]):
             return Stop()
         model = state.model
         # Flips are those at a threshold of ½, which say nothing about another one.
-        if state.bought.size and not model.follows and model.flips < self.stop_below:
+        if state.bought.size and not model.has_objective and model.flips < self.stop_below:
             where = "log" if self.order == "stream" else "pool"
             return Stop(
                 f"more labels would change only about {model.flips:.2%} of the {where}'s predictions, "
