@@ -196,6 +196,30 @@ def test_cautious_target_allows_for_scores_that_do_not_follow_a_logistic_curve()
     assert cautious < narrower < usual
 
 
+def test_newton_does_not_stop_by_flips_at_one_half_with_an_objective():
+    """Hardly any prediction flips at ½ where a class is rare; what matters is another threshold."""
+    logged, pool, answers, _, _ = world()
+    asked = {}
+    for objective in ("error", "recall=0.8"):
+        session = ob.Session(logged, pool, ob.NewtonVC(batch=10, stop_below=1.0), 40, objective=objective)
+        while (query := session.ask()) is not None:
+            session.tell(query.ids, answers[query.ids])
+        asked[objective] = session.labels
+    assert asked == {"error": 10, "recall=0.8": 40}
+
+
+def test_status_says_what_is_not_measured_with_an_objective():
+    known = Interval(0.9, 0.3, 1.0, 0.95, "cells", unknown=0.9)
+    stated = {FLAGGED: Interval(0.2, 0.19, 0.21, 0.95, "cells"), "recall": known, "prevalence": known}
+    sentence = counts_sentence(
+        stated | {"error": Interval(0.05, 0.0183, 0.4388, 0.95, "cells", unknown=0.39)}, CLASSES, 1000
+    )
+    assert sentence == (
+        "Of 1,000 rows the model flags 200 (190 to 210); how many 'yes' are among them is known only for the 61% of rows that can be "
+        "judged; 39% are not measured: 12 labels of rows picked at random there would be enough, and the next rounds pick them first."
+    )
+
+
 def test_recall_without_a_positive_label_stays_unknown():
     """Chances alone could be anything where no label supports them."""
     nothing = {"recall": Interval(0.5, 0.0, 1.0, 0.95, "no labelled row to judge by")}
