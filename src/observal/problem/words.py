@@ -155,12 +155,12 @@ def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def option_words(option: str, columns: Sequence[str]) -> str:
-    """Return an option of the command line with columns, as A,B,C or, where a name has a comma itself, one by one.
+    """Return an option of the command line with columns, as A,B,C or, where a name is empty or has a comma, one by one.
 
     Examples
     --------
     >>> print(option_words("--exclude", ["end", "is late"]), option_words("--exclude", ["end", "a, b"]), sep=" or ")
     --exclude 'end,is late' or --exclude end --exclude 'a, b'
     """
-    values = columns if any("," in column for column in columns) else [",".join(columns)]
+    values = columns if any("," in column or not column for column in columns) else [",".join(columns)]
     return " ".join(f"{option} {quote(value)}" for value in values)

@@ -96,9 +96,15 @@ class TableRoles:
 
 
 def split_names(texts: Sequence[str], columns: Collection[str]) -> tuple[str, ...]:
-    """Return names of columns from lists such as A,B,C; a text that is itself a column's name is one name."""
-    parts = [[text] if text in columns else [part.strip() for part in text.split(",")] for text in texts]
-    return tuple(part for names in parts for part in names if part)
+    """Return names of columns from lists such as A,B,C; a text that is itself a column's name, even an empty one, is one name.
+
+    Examples
+    --------
+    >>> split_names(["", "a, b,"], ["", "a", "b"])
+    ('', 'a', 'b')
+    """
+    parts = [[text] if text in columns else [p.strip() for p in text.split(",") if p.strip()] for text in texts]
+    return tuple(part for names in parts for part in names)
 
 
 def column_of(table: pa.Table, name: str, role: str, what: str) -> pa.ChunkedArray:
