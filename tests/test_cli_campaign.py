@@ -337,6 +337,12 @@ def test_wrong_tables_leave_the_campaign_to_be_replaced(made, files):
     assert made.read_bytes() == before
 
 
+def test_priority_is_refused_with_a_method_that_has_none(files):
+    said = observal(*init(files, files / "x.db", "--method", "newton", "--priority", "measure"), code=2)
+    assert "--priority works only with --method auto" in " ".join(said.replace("│", "").split())
+    assert not (files / "x.db").exists()
+
+
 def test_database_is_not_replaced(files, postgres):  # noqa: F811
     said = observal(*init(files, postgres(), "--replace"), code=1)
     assert "Only a campaign in a file is replaced" in said
