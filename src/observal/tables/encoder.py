@@ -13,7 +13,7 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints, check_whole
 from observal.errors import InvalidInput
 from observal.problem.column_groups import ColumnGroups
-from observal.problem.words import day_words
+from observal.problem.words import WARNING, day_words, listed
 from observal.tables.column_format import ColumnFormat
 from observal.tables.columns import KIND_WORDS, Kind, column_kind, text_column, to_floats
 from observal.tables.read import read_raw, read_tables
@@ -30,6 +30,7 @@ _LARGEST_EXACT = 2**53  # whole numbers beyond it lose digits as floats
 _FEWEST_ROWS_FOR_IDS = 20  # numbers of fewer rows may all differ by chance
 _MANY_SINGLES = 10  # a text column with more values than this, most of them seen once, holds names and not categories
 _LEAST_COVERED = 0.2  # the share of rows that the most frequent values must cover to be worth columns
+_MOST_NAMED = 5  # columns in a sentence
 
 
 class ColumnSource(Protocol):
@@ -160,7 +161,7 @@ class TableEncoder:
         Parameters
         ----------
         tables : sequence of tables
-            Whatever ``read_table`` takes.
+            Whatever ``read_table`` takes; of several, the last is the pool.
         features : sequence of str, optional
             The columns to use; by default all columns that every table has, without those that cannot be used.
         exclude : sequence of str
@@ -270,7 +271,7 @@ def _require_column(rule: ColumnRule, names: Sequence[str]) -> None:
 def learn_rules(
     tables: Sequence[ColumnSource], features: Sequence[str] | None, exclude: Sequence[str], max_categories: int
 ) -> tuple[list[ColumnRule], list[str]]:
-    """Return a rule for each column that can be used, and sentences about what was done.
+    """Return a rule for each column that can be used, and sentences about what was done; of several tables, the last is the pool.
 
     Examples
     --------
@@ -296,7 +297,8 @@ def learn_rules(
         rules += [rule] if rule is not None else []
         notes += sentences
     if not rules:
-        example = f" (for example, {notes[0][0].lower()}{notes[0][1:].rstrip('.')})" if notes else ""
+        first = notes[0].removeprefix(WARNING) if notes else ""
+        example = f" (for example, {first[0].lower()}{first[1:].rstrip('.')})" if notes else ""
         raise InvalidInput(f"No feature column of {len(names)} can be used{example}; give other columns.")
     return rules, notes
 
@@ -307,10 +309,10 @@ def _feature_names(
     shared = set.intersection(*(set(table.column_names) for table in tables))
     if features is None:
         candidates = list(dict.fromkeys(name for table in tables for name in table.column_names if name not in exclude))
-        return (
-            [name for name in candidates if name in shared],
-            [f"Column {n!r} was left out: not every table has it." for n in candidates if n not in shared],
-        )
+        lost = [name for name in candidates if name not in tables[-1].column_names]
+        others = [name for name in candidates if name not in shared and name not in lost]
+        notes = [f"Column {name!r} was left out: not every table has it." for name in others]
+        return [name for name in candidates if name in shared], [*_warn_of_lost(lost), *notes]
     for name in features:
         if name not in shared:
             lacking = next(table for table in tables if name not in table.column_names)
@@ -324,6 +326,19 @@ def _feature_names(
                 "leave it out of the features."
             )
     return list(dict.fromkeys(features)), []
+
+
+def _warn_of_lost(names: Sequence[str]) -> list[str]:
+    """Return a warning of columns that the pool lacks: a model for its rows cannot use them."""
+    if not names:
+        return []
+    them = "them" if len(names) > 1 else "it"
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    columns, were = ("Columns", "were") if len(names) > 1 else ("Column", "was")
+    return [
+        f"{WARNING}{columns} {listed([*map(repr, names[:_MOST_NAMED]), *more])} {were} left out: the pool does not have {them}; if "
+        f"values for the pool are known, add {them} to its table."
+    ]
 
 
 def _common_kind(columns: Sequence[pa.ChunkedArray], name: str) -> Kind:
