@@ -18,7 +18,7 @@ from observal.tables.column_format import ColumnFormat
 from observal.tables.columns import KIND_WORDS, Kind, column_kind, text_column, to_floats
 from observal.tables.read import read_raw, read_tables
 from observal.tables.table_format import TableFormat, reading_of
-from observal.tables.text_columns import parse_column
+from observal.tables.text_columns import first_word, parse_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -249,7 +249,7 @@ class TableEncoder:
             return parse_column(text_column(column), self._text_format(rule), rule.source)
         if kind not in (rule.kind, "nothing"):
             raise InvalidInput(
-                f"Column {rule.source!r} held {KIND_WORDS[rule.kind]} when the encoder was learned, but now holds "
+                f"Column {rule.source!r} held {KIND_WORDS[rule.kind]} when the model was trained, but now holds "
                 f"{KIND_WORDS[kind]} ({column.type}); give it as {KIND_WORDS[rule.kind]}."
             )
         return column
@@ -264,7 +264,7 @@ class TableEncoder:
 def _require_column(rule: ColumnRule, names: Sequence[str]) -> None:
     if rule.source not in names:
         raise InvalidInput(
-            f"The table has no column {rule.source!r}, its columns are {list(names)}; give the columns that the encoder was learned from."
+            f"The table has no column {rule.source!r}, its columns are {list(names)}; give the columns that the model was trained on."
         )
 
 
@@ -342,13 +342,17 @@ def _warn_of_lost(names: Sequence[str]) -> list[str]:
 
 
 def _common_kind(columns: Sequence[pa.ChunkedArray], name: str) -> Kind:
-    kinds = sorted({column_kind(column.type) for column in columns} - {"nothing"})
-    if len(kinds) > 1:
-        raise InvalidInput(
-            f"Column {name!r} must hold the same kind of values in every table, but holds {KIND_WORDS[kinds[0]]} in one and "
-            f"{KIND_WORDS[kinds[1]]} in another; make them the same."
-        )
-    return kinds[0] if kinds else "nothing"
+    place_of = {column_kind(column.type): place for place, column in enumerate(columns)}
+    kinds = sorted(place_of.keys() - {"nothing"})
+    if len(kinds) < 2:
+        return kinds[0] if kinds else "nothing"
+    tables = [*([f"log {k + 1}" for k in range(len(columns) - 1)] if len(columns) > 2 else ["the log"]), "the pool"]
+    one, other = (f"{KIND_WORDS[kind]} in {tables[place_of[kind]]}" for kind in kinds[:2])
+    if kinds[0] == "category" and (word := first_word(text_column(columns[place_of["category"]]))):
+        one += f", such as {word},"
+    raise InvalidInput(
+        f"Column {name!r} must hold the same kind of values in every table, but holds {one} and {other}; make them the same."
+    )
 
 
 def _learn_column(
