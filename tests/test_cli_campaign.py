@@ -552,3 +552,13 @@ def test_model_names_the_column_that_a_table_lacks(made, files):
     said = observal("predict", files / "loans.model", files / "new.csv", "-o", files / "out.csv", code=1)
     assert said.startswith("The table has no column 'age'")
     assert said.endswith("give the columns that the model was trained on.")
+
+
+def test_status_and_report_name_the_column_of_groups(made, files):
+    where, said = files / "x.db", "rows with the same 'home' count as one in intervals"
+    assert said not in observal("status", made)
+    observal(*init(files, where, "--group", "home"))
+    assert f"groups     {said}" in observal("status", where)
+    assert json.loads(observal("status", where, "--json"))["group"] == "home"
+    observal("report", where, "-o", files / "r.html")
+    assert said in (files / "r.html").read_text(encoding="utf-8").replace("&#39;", "'")

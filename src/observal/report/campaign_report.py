@@ -144,5 +144,6 @@ def _settings(status: Status) -> dict[str, str]:
         "label budget": status.label_budget,
         **({"cost of labels": cost} if (cost := status.cost_words()) else {}),
         "annotators per row": status.overlap,
+        **({"groups": groups} if (groups := status.group_words()) else {}),
     }
     return {name: "none" if value is None else str(value) for name, value in values.items()}
