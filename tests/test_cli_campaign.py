@@ -244,7 +244,7 @@ def test_init_help_has_groups_and_everyday_options_first():
     [
         (["status", "{}/none.db"], 1, "There is no campaign file at"),
         (["status", "{}/log.csv"], 1, "is not a campaign"),
-        (["tell", "{}/campaign.db", "{}/none.csv"], 1, "No such file"),
+        (["tell", "{}/campaign.db", "{}/none.csv"], 1, "none.csv does not exist; check the path."),
         (["tell", "{}/campaign.db", "{}/log.csv"], 1, "was never asked about"),
         (["ask", "{}/campaign.db", "-n", "0"], 2, "Invalid value"),
         (["ask", "{}/campaign.db", "--csv", "--json"], 2, "not both"),
@@ -335,6 +335,12 @@ def test_wrong_tables_leave_the_campaign_to_be_replaced(made, files):
     before = made.read_bytes()
     observal(*init(files, made, "--exclude", "hmoe", "--replace"), code=1)
     assert made.read_bytes() == before
+
+
+def test_priority_is_refused_with_a_method_that_has_none(files):
+    said = observal(*init(files, files / "x.db", "--method", "newton", "--priority", "measure"), code=2)
+    assert "--priority works only with --method auto" in " ".join(said.replace("│", "").split())
+    assert not (files / "x.db").exists()
 
 
 def test_database_is_not_replaced(files, postgres):  # noqa: F811
@@ -504,3 +510,55 @@ def test_new_rows_of_a_priced_pool_need_prices(tmp_path):
     campaign = ob.Campaign.create_from_arrays(tmp_path / "c.db", logged, pool, budget_cost=5.0)
     with pytest.raises(ObservalError, match="New rows need a price if the pool has one"):
         campaign.extend(pool=ob.Pool(X[40:], 0.1, ids=np.arange(20, 40)))
+
+
+def test_empty_file_of_answers_is_called_empty(made, files):
+    (files / "empty.csv").write_text("")
+    assert "empty.csv is empty" in observal("tell", made, files / "empty.csv", code=1)
+
+
+def test_wrong_values_are_named_with_their_place(files):
+    log = pd.read_csv(files / "log.csv")
+    for changed, sentence in (
+        ({"age": log["age"].astype(str).where(log.index != 5, "young")}, "text in the log, such as 'young' in row 5"),
+        (
+            {"q0": log["q0"].astype(str).where(log.index != 7, "half")},
+            "log needs numbers in the propensity column 'q0', but it has 'half' in row 7",
+        ),
+        ({"q0": log["q0"].where(log.index != log["y"].first_valid_index(), 0.0)}, "and a label (1 such row);"),
+    ):
+        log.assign(**changed).to_csv(files / "log.csv", index=False)
+        said = observal(*init(files, files / "x.db"), code=1)
+        assert sentence in said
+        assert "(counted from 0)" in said
+
+
+def test_unknown_target_is_told_the_words_of_the_command_line(files):
+    assert '"balanced", "recall=0.8"' in observal(*init(files, files / "x.db", "--target", "blanced"), code=1)
+
+
+def test_unknown_column_to_group_by_comes_before_too_few_labels(files):
+    log = pd.read_csv(files / "log.csv")
+    log.assign(y=log["y"].where(log.index == log["y"].first_valid_index())).to_csv(files / "log.csv", index=False)
+    observal(*init(files, files / "x.db", "--classes", "lost,paid"))
+    report = ["report", files / "x.db", "-o", files / "r.html", "--by"]
+    assert "There is no column 'nocol' to group by" in observal(*report, "nocol", code=1)
+    assert "Errors by group need labelled rows" in observal(*report, "age", code=1)
+
+
+def test_model_names_the_column_that_a_table_lacks(made, files):
+    observal("export", made, files / "loans.model")
+    pd.read_csv(files / "truth.csv").drop(columns="age").to_csv(files / "new.csv", index=False)
+    said = observal("predict", files / "loans.model", files / "new.csv", "-o", files / "out.csv", code=1)
+    assert said.startswith("The table has no column 'age'")
+    assert said.endswith("give the columns that the model was trained on.")
+
+
+def test_status_and_report_name_the_column_of_groups(made, files):
+    where, said = files / "x.db", "rows with the same 'home' count as one in intervals"
+    assert said not in observal("status", made)
+    observal(*init(files, where, "--group", "home"))
+    assert f"groups     {said}" in observal("status", where)
+    assert json.loads(observal("status", where, "--json"))["group"] == "home"
+    observal("report", where, "-o", files / "r.html")
+    assert said in (files / "r.html").read_text(encoding="utf-8").replace("&#39;", "'")

@@ -10,6 +10,7 @@ import pytest
 
 from observal.cli.output import say
 from observal.diagnosis.diagnose import MAX_LINES, shorten
+from observal.diagnosis.rare_class import typo_sentences
 from tests.command import observal
 
 ROLES = ["--label", "y", "--propensity", "q"]
@@ -66,3 +67,37 @@ def test_what_matters_is_red_on_a_terminal_only(monkeypatch):
     monkeypatch.setattr("sys.stdout", quiet := Terminal())
     say("bad", red=["bad"])
     assert quiet.getvalue() == "bad\n"
+
+
+def test_class_that_may_be_a_typo_is_a_warning(files):
+    log = pd.read_csv(files / "log.csv")
+    log.loc[log.index[log.y == "yes"][0], "y"] = "Yess"
+    log.to_csv(files / "log.csv", index=False)
+    tables = ["--pool", "pool.csv", *ROLES, "--exclude", "state"]
+    for command in (
+        ["diagnose", "log.csv", *tables],
+        ["init", "a.db", "--logged", "log.csv", *tables],
+        ["status", "a.db"],
+    ):
+        said = " ".join(observal(*command, cwd=files).stdout.split())
+        before = said.partition("Before you spend money")[2]
+        assert before.count("Class 'Yess' has 1 label; if it is a typo, correct it in the table.") == 1, command[0]
+        assert "of class 'Yess'" not in said
+
+
+def test_classes_with_few_labels_are_typos_only_beside_common_ones():
+    assert typo_sentences([("a", 1), ("b", 2), ("c", 900)])[0].startswith("Classes 'a' and 'b' have at most 2 labels")
+    for counts in ([("a", 1), ("b", 900)], [("a", 1), ("b", 9), ("c", 9)], [("a", 0), ("b", 30), ("c", 3)]):
+        assert typo_sentences(counts) == []
+
+
+def test_column_that_the_pool_lacks_is_a_warning(files):
+    pool = pd.read_csv(files / "pool.csv")
+    pool.drop(columns="kind0").assign(extra=range(len(pool))).to_csv(files / "pool.csv", index=False)
+    tables = ["--pool", "pool.csv", *ROLES]
+    for command in (["diagnose", "log.csv", *tables], ["init", "a.db", "--logged", "log.csv", *tables]):
+        before = " ".join(observal(*command, cwd=files).stdout.partition("Before you spend money")[2].split())
+        assert "Column 'kind0' was left out: the pool does not have it; if values" in before, command[0]
+        assert "'extra'" not in before  # only a note
+    command = ["init", "b.db", "--logged", "log.csv", *tables, "--exclude", "kind0"]
+    assert "kind0" not in observal(*command, cwd=files).stdout

@@ -135,7 +135,7 @@ def test_our_own_errors_are_one_sentence_of_observal():
     assert isinstance(caught.value, InvalidInput)
     assert isinstance(caught.value, IndexError)
     impossible = np.where(np.arange(30) == 4, 0.0, Q0)
-    with pytest.raises(InvalidPropensity, match="row 4 has propensity 0"):
+    with pytest.raises(InvalidPropensity, match=r"row 4 \(counted from 0\) has propensity 0"):
         ObservalSampling().query(X, Y, propensity=impossible)
     ObservalSampling().query(X, Y, propensity=impossible, queried_indices=[4])
     ObservalSampling().query(X, Y, propensity=np.where(np.isnan(Y), 0.0, Q0))

@@ -9,6 +9,7 @@ import pytest
 import observal as ob
 from observal.diagnosis.quick_warnings import MAX_NAMED, quick_warnings
 from observal.errors import InvalidInput
+from observal.problem.words import option_words
 from tests.command import observal
 
 
@@ -143,3 +144,21 @@ def test_rows_with_near_copies_are_mentioned_unless_groups_are_named():
         pool = ob.Pool(X[300:], 1.0, groups=None if groups is None else 300 + np.arange(len(X) - 300))
         found = [text for text in quick_warnings(log, pool, names) if "near-copy" in text]
         assert len(found) == (groups is None)
+
+
+def test_advice_for_a_column_without_a_name_works(tmp_path):
+    rng, X, y = world()
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "q": 0.5, "y": y})
+    frame.loc[rng.random(800) < 0.5, "y"] = None
+    frame[:400].to_csv(tmp_path / "log.csv")
+    frame[400:].drop(columns="y").to_csv(tmp_path / "pool.csv")
+    assert (tmp_path / "log.csv").read_text().startswith(",a,b")
+    (tmp_path / "log.csv").write_text('""' + (tmp_path / "log.csv").read_text())
+    tables = ["--logged", tmp_path / "log.csv", "--pool", tmp_path / "pool.csv", "--label", "y", "--propensity", "q"]
+    said = " ".join(observal("init", tmp_path / "a.db", *tables).stdout.split())
+    assert "Column '' looks like an id" in said
+    assert "leave it out with --exclude ''." in said
+    assert "looks like an id" not in observal("init", tmp_path / "b.db", *tables, "--exclude", "").stdout
+    settings = ob.Campaign.open(tmp_path / "b.db").settings
+    assert (settings.features, settings.excluded) == (("a", "b"), ("",))
+    assert option_words("--exclude", ["", "b"]) == "--exclude '' --exclude b"

@@ -83,7 +83,7 @@ def test_calibration_error_matches_reference(rows, groups):
 
 def test_known_accepts_one_number_or_one_per_row():
     assert known(0.25, 3).tolist() == [0.25, 0.25, 0.25]
-    with pytest.raises(InvalidPropensity, match=r"row 1 has 1\.5"):
+    with pytest.raises(InvalidPropensity, match=r"row 1 \(counted from 0\) has 1\.5"):
         known([0.5, 1.5])
     with pytest.raises(InvalidPropensity, match="n_rows"):
         known(0.5)
@@ -253,7 +253,7 @@ ROWS = np.zeros((30, 1))
         (lambda: mixture_propensity([[0.5]], [0]), "sizes of logs must be above 0"),
         (lambda: apply_floor([0.5], 0.0), "above 0 and at most 1"),
         (lambda: count_logged_rows([]), "needs labelled rows"),
-        (lambda: count_logged_rows([0.5, 0.0]), "row 1 has propensity 0"),
+        (lambda: count_logged_rows([0.5, 0.0]), r"row 1 \(counted from 0\) has propensity 0"),
         (lambda: count_logged_rows([0.5, 0.5], n_logged_rows=1), "at least as many rows"),
         (lambda: count_logged_rows([1e-300]), "cannot be counted"),
         (lambda: estimate(ROWS, np.ones(30, bool)), "30 of 30 are revealed"),

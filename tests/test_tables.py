@@ -286,7 +286,7 @@ TWO = pa.table({"x": [1, 2], "c": ["a", "b"]})
         (lambda: TableEncoder.learn([pa.table({"l": [[1], [2]]})], features=["l"]), "has type list"),
         (
             lambda: TableEncoder.learn([TWO, pa.table({"x": ["1"], "c": ["a"]})]),
-            "holds text in one and numbers in another",
+            r"holds text in the pool, such as '1' in row 0 \(counted from 0\), and numbers in the log",
         ),
         (lambda: TableEncoder.learn([TWO]).encode(pa.table({"x": [1]})), "no column 'c'"),
         (

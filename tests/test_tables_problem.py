@@ -148,10 +148,13 @@ def changed(table, **columns):
         (lambda: load_problem([pa.table(LOG)], pa.table(POOL).drop(["loan"]), ROLES), "pool has no column 'loan'"),
         (
             lambda: load_problem([changed(LOG, q0=["a", "b", "c"])], pa.table(POOL), ROLES),
-            "needs numbers in the propensity",
+            r"log needs numbers in the propensity column 'q0', but it has 'a' in row 0 \(counted from 0\)",
         ),
         (lambda: load_problem([changed(LOG, q0=[0.5, None, 1])], pa.table(POOL), ROLES), "the first in row 1"),
-        (lambda: load_problem([changed(LOG, q0=[0.5, 1.5, 1])], pa.table(POOL), ROLES), "row 1 has 1.5"),
+        (
+            lambda: load_problem([changed(LOG, q0=[0.5, 1.5, 1])], pa.table(POOL), ROLES),
+            r"row 1 \(counted from 0\) has 1.5",
+        ),
         (
             lambda: load_problem([changed(LOG, bad=[1, 1, 1])], pa.table(POOL), ROLES),
             r"two classes or more, but shows 1 \(1\)",

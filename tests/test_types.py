@@ -75,10 +75,14 @@ def test_sparse_features_stay_sparse():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: ob.LoggedData(X, Y, [0.5, 0.0, 1.2]), InvalidPropensity, "row 2 has 1.2"),
-        (lambda: ob.LoggedData(X, Y, [0.5, -0.1, 1.0]), InvalidPropensity, "row 1 has -0.1"),
-        (lambda: ob.LoggedData(X, Y, [0.5, np.nan, 1.0]), InvalidPropensity, "row 1 has nan"),
-        (lambda: ob.LoggedData(X, Y, [0.0, 0.0, 1.0]), InvalidPropensity, "row 0 has propensity 0 and a label"),
+        (lambda: ob.LoggedData(X, Y, [0.5, 0.0, 1.2]), InvalidPropensity, r"row 2 \(counted from 0\) has 1.2"),
+        (lambda: ob.LoggedData(X, Y, [0.5, -0.1, 1.0]), InvalidPropensity, r"row 1 \(counted from 0\) has -0.1"),
+        (lambda: ob.LoggedData(X, Y, [0.5, np.nan, 1.0]), InvalidPropensity, r"row 1 \(counted from 0\) has nan"),
+        (
+            lambda: ob.LoggedData(X, Y, [0.0, 0.0, 1.0]),
+            InvalidPropensity,
+            r"row 0 \(counted from 0\) has propensity 0 and a label",
+        ),
         (lambda: ob.LoggedData(X, Y, [0.5, 1.0]), InvalidPropensity, "3 rows, but got shape"),
         (lambda: ob.LoggedData([[np.nan, 0.0]], [1], 1.0), InvalidInput, "1 of 2 values are NaN"),
         (lambda: ob.LoggedData([["a", "b"]], [1], 1.0), InvalidInput, "must be numbers"),
@@ -94,7 +98,7 @@ def test_sparse_features_stay_sparse():
         (lambda: ob.LoggedData(X, Y, Q, cost=[1.0, 2.0, 0.0]), InvalidInput, r"cost in \[0, 1\]"),
         (lambda: ob.LoggedData(np.empty((0, 2)), [], 1.0), InvalidInput, "log is empty"),
         (lambda: ob.Pool(np.empty((0, 2)), []), InvalidInput, "pool is empty"),
-        (lambda: ob.Pool(X, [0.5, 2.0, 0.5]), InvalidPropensity, "row 1 has 2.0"),
+        (lambda: ob.Pool(X, [0.5, 2.0, 0.5]), InvalidPropensity, r"row 1 \(counted from 0\) has 2.0"),
         (lambda: ob.Pool(X, 0.5, ids=[1, 1, 2]), InvalidInput, "1 occurs more than once"),
         (lambda: Problem(ob.LoggedData(X, Y, Q), ob.Pool(X[:, :1], 0.5)), InvalidInput, "2 columns and the pool 1"),
         (

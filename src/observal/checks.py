@@ -242,7 +242,7 @@ def check_propensity(propensity: ArrayLike, n_rows: int, what: str) -> Floats:
     if not inside.all():
         row = int(np.argmin(inside))
         raise InvalidPropensity(
-            f"{what} must have propensities in [0, 1], but row {row} has {values[row]}; "
+            f"{what} must have propensities in [0, 1], but row {row} (counted from 0) has {values[row]}; "
             "a propensity is the chance that the old policy had of revealing that row's label."
         )
     return sealed(values)
@@ -258,9 +258,10 @@ def check_possible(revealed: Bools, propensity: Floats, fix: str = "correct the 
     """
     impossible = revealed & (propensity == 0.0)
     if impossible.any():
+        n_such = int(impossible.sum())
         raise InvalidPropensity(
-            f"A revealed label must have had a chance to be revealed, but row {int(np.argmax(impossible))} has "
-            f"propensity 0 and a label ({int(impossible.sum())} such rows); {fix}."
+            f"A revealed label must have had a chance to be revealed, but row {int(np.argmax(impossible))} (counted from 0) has "
+            f"propensity 0 and a label ({n_such} such row{'' if n_such == 1 else 's'}); {fix}."
         )
 
 

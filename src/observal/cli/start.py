@@ -207,6 +207,10 @@ def init(
     from observal.methods import AutoVC, NewtonVC
     from observal.tables.table_format import TableFormat
 
+    if method == "newton" and priority != "accuracy":
+        raise typer.BadParameter(
+            f"--priority works only with --method auto, but --method newton and --priority {priority} were given; leave out one of them."
+        )
     chances = _propensity_source(propensity, estimate_propensity)
     format_ = TableFormat(sep, decimal, encoding, tuple(missing or ()))
     _check_dask(dask, logged, pool, chances, format_, in_place)

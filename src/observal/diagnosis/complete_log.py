@@ -54,7 +54,7 @@ def count_logged_rows(propensity: ArrayLike, n_logged_rows: int | None = None) -
         raise InvalidInput("Counting the rows of a log needs labelled rows, but got none; give their propensities.")
     if (chances == 0.0).any():
         raise InvalidPropensity(
-            f"A labelled row must have had a chance to be revealed, but row {int(np.argmin(chances))} has propensity 0; "
+            f"A labelled row must have had a chance to be revealed, but row {int(np.argmin(chances))} (counted from 0) has propensity 0; "
             "correct the propensity."
         )
     if n_logged_rows is None:

@@ -22,6 +22,7 @@ from observal.diagnosis.learning_curve import MIN_LABELS, LabelsNeeded, labels_n
 from observal.diagnosis.near_copies import NearCopies, find_near_copies
 from observal.diagnosis.overlap import Overlap, find_overlap
 from observal.diagnosis.propensity import keeps_labelled_only
+from observal.diagnosis.rare_class import find_typos, label_counts, typo_sentences
 from observal.diagnosis.weighting import Weighting, summarise_weights
 from observal.errors import InvalidInput
 from observal.paper.weights import plain_importance
@@ -155,7 +156,7 @@ class Diagnosis:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before relying on the log, most serious first."""
-        sentences = self._about_columns()
+        sentences = [*self._about_columns(), *typo_sentences(self.class_counts)]
         if self.repeats_decision:
             return tuple(sentences)
         if self.calibration.suspicious:
@@ -168,10 +169,11 @@ class Diagnosis:
             sentences.append(
                 f"The revealed labels have an effective sample size of only {number(self.weights.effective)}."
             )
+        typos = find_typos(self.class_counts)
         sentences += [
             f"The log has only {count(n, 'label')} of class {label!r}, too few to learn from."
             for label, n in self.class_counts
-            if n < FEW_OF_CLASS
+            if n < FEW_OF_CLASS and label not in typos
         ]
         if self.weights.revealed >= 100 and self.weights.top_share > HEAVY_SHARE:
             sentences.append(
@@ -393,7 +395,7 @@ def diagnose(
         confounding=error_range,
         labels_needed=needed,
         near_copies=near_copies,
-        class_counts=_class_counts(logged),
+        class_counts=label_counts(logged),
         random_state=int(random_state),
         decisions=decisions,
         leaks=find_leaks(logged, names, sources, date_features, label, known_before),
@@ -428,11 +430,6 @@ def check_feature_names(names: Sequence[str] | None, n_features: int) -> list[st
             f"There must be one name for each of the {n_features} features, but {len(names)} were given; name every feature."
         )
     return [str(name) for name in names]
-
-
-def _class_counts(logged: LoggedData) -> tuple[tuple[str, int], ...]:
-    counts = np.bincount(logged.codes[logged.revealed], minlength=len(logged.classes))
-    return tuple((str(label), int(n)) for label, n in zip(logged.classes.tolist(), counts, strict=True))
 
 
 def _sample_labels(logged: LoggedData, clip: float, rng: np.random.Generator) -> Ints:

@@ -147,7 +147,7 @@ def read_answers(
     >>> [(answer.id, answer.label, answer.where) for answer in answers], blank
     ([('L7', 'yes', 'labels.csv, line 2')], 1)
     """
-    content, options = Path(source).read_bytes() if text is None else text, options or TableFormat()
+    content, options = _content(source) if text is None else text, options or TableFormat()
     columns = ((id_name, "id"), (label_name, "label"))
     has_excel_name = str(source).lower().endswith((".xlsx", ".xlsm"))
     if isinstance(content, bytes) and (has_excel_name or content.startswith(b"PK\3\4")):
@@ -160,6 +160,13 @@ def read_answers(
     blank_words = {"", *(word.strip() for word in options.missing)}
     answers = [answer for answer in rows if answer.label is not None and str(answer.label).strip() not in blank_words]
     return answers, len(rows) - len(answers)
+
+
+def _content(source: str | Path) -> bytes:
+    try:
+        return Path(source).read_bytes()
+    except FileNotFoundError:
+        raise InvalidInput(f"{source} does not exist; check the path.") from None
 
 
 def _decode(source: str | Path, content: bytes, encoding: str | None) -> str:
@@ -245,6 +252,8 @@ def _find_column(header: list[str], names: tuple[str, str], source: str | Path) 
 
 
 def _missing_column(name: str, header: list[str], where: str | Path) -> InvalidInput:
+    if not header:
+        return InvalidInput(f"{where} is empty, but must have the column {name!r}; fill in the file that ask wrote.")
     return InvalidInput(
         f"{where} must have the column {name!r}, but its columns are {header}; "
         "add it, or fill in the file that ask wrote."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from observal.checks import check_number, check_whole, keep
 from observal.diagnosis.drift import strong_shift
-from observal.diagnosis.rare_class import rare_class_notes
+from observal.diagnosis.rare_class import label_counts, rare_class_notes, typo_sentences
 from observal.errors import InvalidInput
 from observal.methods import Method, MethodLike, as_method
 from observal.problem.column_groups import ColumnGroups
@@ -20,6 +20,7 @@ from observal.problem.data import Pool
 from observal.problem.goals import Goals, Looks
 from observal.problem.objectives import canonical
 from observal.problem.problem import Problem
+from observal.problem.words import WARNING
 from observal.tables.encoder import TableEncoder
 from observal.tables.more_rows import PropensityOrigin
 from observal.tables.table_format import TableFormat
@@ -268,6 +269,7 @@ def make_settings(
         notes = (*notes, *note)
     if objective == "error" and method.follows_objective:
         notes = (*rare_class_notes(logged), *notes)  # first, because only a few warnings are shown
+    notes = (*(f"{WARNING}{sentence}" for sentence in typo_sentences(label_counts(logged))), *notes)
     goals = Goals(population, given.looks, given.tolerance, given.width, objective)
     settings = Settings(
         method,

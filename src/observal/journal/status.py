@@ -83,6 +83,8 @@ class Status:
         The number of rows that the intervals are about.
     spent, budget_cost : float, optional
         What the labels have cost so far, if the pool has prices, and what all may cost.
+    group : str, optional
+        The column of what related rows share.
     """
 
     n_logged: int
@@ -111,6 +113,7 @@ class Status:
     counted_rows: int = 0
     spent: float | None = None
     budget_cost: float | None = None
+    group: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; the log's rows are ``log_rows`` there."""
@@ -150,7 +153,13 @@ class Status:
         if self.objective != "error":
             lines.append(("objective", objective_words(self.objective, self.classes)))
         lines.append(("intervals", self.intervals))
+        if groups := self.group_words():
+            lines.append(("groups", groups))
         return lines
+
+    def group_words(self) -> str:
+        """Return which rows are related, in words; empty if none are."""
+        return "" if self.group is None else f"rows with the same {self.group!r} count as one in intervals"
 
     def cost_words(self) -> str:
         """Return what was spent and what is left, in words; empty if labels have no prices."""
@@ -204,6 +213,7 @@ def status_of(ledger: Ledger) -> Status:
         notes=settings.notes,
         spent=ledger.spent if ledger.prices or settings.price or settings.budget_cost is not None else None,
         budget_cost=settings.budget_cost,
+        group=settings.group,
     )
 
 

@@ -28,7 +28,7 @@ from observal.errors import InvalidInput
 BALANCED = "balanced error"
 FLAG, COST = "flag", "cost"
 _HOW = (
-    'give "error", "balanced error", "recall=0.8", "recall>=0.8", "precision=0.8", "flag=5%" or costs such as {"default": 10} '
+    'give "error", "balanced", "recall=0.8", "recall>=0.8", "precision=0.8", "flag=5%" or costs such as {"default": 10} '
     "(--cost-of-missing default=10)"
 )
 TARGETS = ("recall", "precision")

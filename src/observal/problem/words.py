@@ -155,12 +155,12 @@ def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def option_words(option: str, columns: Sequence[str]) -> str:
-    """Return a command-line option with columns, as A,B,C or, if a name contains a comma, repeated.
+    """Return a command-line option with columns, as A,B,C or, if a name is empty or contains a comma, repeated.
 
     Examples
     --------
     >>> print(option_words("--exclude", ["end", "is late"]), option_words("--exclude", ["end", "a, b"]), sep=" or ")
     --exclude 'end,is late' or --exclude end --exclude 'a, b'
     """
-    values = columns if any("," in column for column in columns) else [",".join(columns)]
+    values = columns if any("," in column or not column for column in columns) else [",".join(columns)]
     return " ".join(f"{option} {quote(value)}" for value in values)

@@ -21,7 +21,7 @@ from observal.report.comparison import compare_models
 from observal.report.content import ReportContent
 from observal.report.decision import LITTLE
 from observal.report.html import write_report
-from observal.report.named_groups import find_named_groups
+from observal.report.named_groups import check_columns, find_named_groups
 from observal.report.rare import next_step
 from observal.report.verdict import MORE_LABELS, advice
 from observal.session import Labelling
@@ -52,6 +52,7 @@ def write_campaign_report(
     whether or not the model uses them; `logs` are the log's tables, needed if one of these columns is not a feature.
     """
     check_target(path, force)
+    check_columns(campaign, by)
     status, settings = campaign.status(), campaign.settings
     result, problem = campaign.recorded_result(), campaign.problem
     encoder, names = settings.encoder, settings.features
@@ -143,5 +144,6 @@ def _settings(status: Status) -> dict[str, str]:
         "label budget": status.label_budget,
         **({"cost of labels": cost} if (cost := status.cost_words()) else {}),
         "annotators per row": status.overlap,
+        **({"groups": groups} if (groups := status.group_words()) else {}),
     }
     return {name: "none" if value is None else str(value) for name, value in values.items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from observal.checks import Ints
-from observal.diagnosis.feature_values import columns_by_source
+from observal.diagnosis.feature_values import columns_by_source, source_of
 from observal.errors import InvalidInput
 from observal.journal.settings import Settings
 from observal.journal.sql.journal import SqlTransaction
@@ -23,6 +23,25 @@ if TYPE_CHECKING:
     from observal.tables.read import TableSource
 
 MOST_FOR_THIRDS = 20_000  # rows of the pool whose values make the thirds of a number
+
+
+def check_columns(campaign: Labelling[Any], by: Sequence[str]) -> None:
+    """Refuse columns to group by that neither the model nor the pool's table has."""
+    encoder, features = campaign.settings.encoder, campaign.settings.features
+    sources = [source_of(name) for name in features] if encoder is None else encoder.sources
+    others = [name for name in by if name not in sources]
+    if not others:
+        return
+    rows = campaign.problem.pool.rows
+    if isinstance(rows, Parts):
+        known: Sequence[str] = rows.names
+    else:
+        with campaign.engine.reading() as transaction:
+            stored = isinstance(transaction, SqlTransaction)
+            known = transaction.pool_rows([0]).column_names if stored else features
+    unknown = next((name for name in others if name not in known), None)
+    if unknown is not None:
+        raise _unknown_column(unknown, known)
 
 
 def find_named_groups(
@@ -68,12 +87,9 @@ def _read_raw(
         log = problem.logged.rows.raw_rows(in_log.tolist())
     else:
         with campaign.engine.reading() as transaction:
-            if not isinstance(transaction, SqlTransaction):
-                raise _unknown_column(names[0], settings.features)
+            assert isinstance(transaction, SqlTransaction)  # a session has no other columns: see check_columns
             pool, population = (transaction.pool_rows(part.tolist()) for part in (in_pool, everywhere))
-        _require_columns(names, population)
         log = _read_log(names, settings, logs).take(in_log)
-    _require_columns(names, population)
     found, read = {}, [*in_log.tolist(), *(in_pool + problem.n_logged).tolist()]
     for name in names:
         values = dict(zip(read, [*log.column(name).to_pylist(), *pool.column(name).to_pylist()], strict=True))

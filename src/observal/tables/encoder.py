@@ -13,12 +13,12 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints, check_whole
 from observal.errors import InvalidInput
 from observal.problem.column_groups import ColumnGroups
-from observal.problem.words import day_words
+from observal.problem.words import WARNING, day_words, listed
 from observal.tables.column_format import ColumnFormat
 from observal.tables.columns import KIND_WORDS, Kind, column_kind, text_column, to_floats
 from observal.tables.read import read_raw, read_tables
 from observal.tables.table_format import TableFormat, reading_of
-from observal.tables.text_columns import parse_column
+from observal.tables.text_columns import first_word, parse_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +30,7 @@ _LARGEST_EXACT = 2**53  # whole numbers beyond it lose digits as floats
 _FEWEST_ROWS_FOR_IDS = 20  # numbers of fewer rows may all differ by chance
 _MANY_SINGLES = 10  # a text column with more values than this, most of them seen once, holds names and not categories
 _LEAST_COVERED = 0.2  # the share of rows that the most frequent values must cover to be worth columns
+_MOST_NAMED = 5  # columns in a sentence
 
 
 class ColumnSource(Protocol):
@@ -160,7 +161,7 @@ class TableEncoder:
         Parameters
         ----------
         tables : sequence of tables
-            Whatever ``read_table`` takes.
+            Whatever ``read_table`` takes; of several, the last is the pool.
         features : sequence of str, optional
             The columns to use; by default all columns that every table has, without those that cannot be used.
         exclude : sequence of str
@@ -248,7 +249,7 @@ class TableEncoder:
             return parse_column(text_column(column), self._text_format(rule), rule.source)
         if kind not in (rule.kind, "nothing"):
             raise InvalidInput(
-                f"Column {rule.source!r} held {KIND_WORDS[rule.kind]} when the encoder was learned, but now holds "
+                f"Column {rule.source!r} held {KIND_WORDS[rule.kind]} when the model was trained, but now holds "
                 f"{KIND_WORDS[kind]} ({column.type}); give it as {KIND_WORDS[rule.kind]}."
             )
         return column
@@ -263,14 +264,14 @@ class TableEncoder:
 def _require_column(rule: ColumnRule, names: Sequence[str]) -> None:
     if rule.source not in names:
         raise InvalidInput(
-            f"The table has no column {rule.source!r}, its columns are {list(names)}; give the columns that the encoder was learned from."
+            f"The table has no column {rule.source!r}, its columns are {list(names)}; give the columns that the model was trained on."
         )
 
 
 def learn_rules(
     tables: Sequence[ColumnSource], features: Sequence[str] | None, exclude: Sequence[str], max_categories: int
 ) -> tuple[list[ColumnRule], list[str]]:
-    """Return a rule for each column that can be used, and sentences about what was done.
+    """Return a rule for each column that can be used, and sentences about what was done; of several tables, the last is the pool.
 
     Examples
     --------
@@ -296,7 +297,8 @@ def learn_rules(
         rules += [rule] if rule is not None else []
         notes += sentences
     if not rules:
-        example = f" (for example, {notes[0][0].lower()}{notes[0][1:].rstrip('.')})" if notes else ""
+        first = notes[0].removeprefix(WARNING) if notes else ""
+        example = f" (for example, {first[0].lower()}{first[1:].rstrip('.')})" if notes else ""
         raise InvalidInput(f"No feature column of {len(names)} can be used{example}; give other columns.")
     return rules, notes
 
@@ -307,10 +309,10 @@ def _feature_names(
     shared = set.intersection(*(set(table.column_names) for table in tables))
     if features is None:
         candidates = list(dict.fromkeys(name for table in tables for name in table.column_names if name not in exclude))
-        return (
-            [name for name in candidates if name in shared],
-            [f"Column {n!r} was left out: not every table has it." for n in candidates if n not in shared],
-        )
+        lost = [name for name in candidates if name not in tables[-1].column_names]
+        others = [name for name in candidates if name not in shared and name not in lost]
+        notes = [f"Column {name!r} was left out: not every table has it." for name in others]
+        return [name for name in candidates if name in shared], [*_warn_of_lost(lost), *notes]
     for name in features:
         if name not in shared:
             lacking = next(table for table in tables if name not in table.column_names)
@@ -326,14 +328,31 @@ def _feature_names(
     return list(dict.fromkeys(features)), []
 
 
+def _warn_of_lost(names: Sequence[str]) -> list[str]:
+    """Return a warning of columns that the pool lacks: a model for its rows cannot use them."""
+    if not names:
+        return []
+    them = "them" if len(names) > 1 else "it"
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    columns, were = ("Columns", "were") if len(names) > 1 else ("Column", "was")
+    return [
+        f"{WARNING}{columns} {listed([*map(repr, names[:_MOST_NAMED]), *more])} {were} left out: the pool does not have {them}; if "
+        f"values for the pool are known, add {them} to its table."
+    ]
+
+
 def _common_kind(columns: Sequence[pa.ChunkedArray], name: str) -> Kind:
-    kinds = sorted({column_kind(column.type) for column in columns} - {"nothing"})
-    if len(kinds) > 1:
-        raise InvalidInput(
-            f"Column {name!r} must hold the same kind of values in every table, but holds {KIND_WORDS[kinds[0]]} in one and "
-            f"{KIND_WORDS[kinds[1]]} in another; make them the same."
-        )
-    return kinds[0] if kinds else "nothing"
+    place_of = {column_kind(column.type): place for place, column in enumerate(columns)}
+    kinds = sorted(place_of.keys() - {"nothing"})
+    if len(kinds) < 2:
+        return kinds[0] if kinds else "nothing"
+    tables = [*([f"log {k + 1}" for k in range(len(columns) - 1)] if len(columns) > 2 else ["the log"]), "the pool"]
+    one, other = (f"{KIND_WORDS[kind]} in {tables[place_of[kind]]}" for kind in kinds[:2])
+    if kinds[0] == "category" and (word := first_word(text_column(columns[place_of["category"]]))):
+        one += f", such as {word},"
+    raise InvalidInput(
+        f"Column {name!r} must hold the same kind of values in every table, but holds {one} and {other}; make them the same."
+    )
 
 
 def _learn_column(

@@ -19,6 +19,7 @@ from observal.tables.classes import Label, as_label
 from observal.tables.columns import column_kind, text_column, to_floats
 from observal.tables.spreadsheets import COMPUTE
 from observal.tables.table_format import reading_of
+from observal.tables.text_columns import first_word
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,9 +97,15 @@ class TableRoles:
 
 
 def split_names(texts: Sequence[str], columns: Collection[str]) -> tuple[str, ...]:
-    """Return names of columns from lists such as A,B,C; a text that is itself a column's name is one name."""
-    parts = [[text] if text in columns else [part.strip() for part in text.split(",")] for text in texts]
-    return tuple(part for names in parts for part in names if part)
+    """Return names of columns from lists such as A,B,C; a text that is itself a column's name, even an empty one, is one name.
+
+    Examples
+    --------
+    >>> split_names(["", "a, b,"], ["", "a", "b"])
+    ('', 'a', 'b')
+    """
+    parts = [[text] if text in columns else [p.strip() for p in text.split(",") if p.strip()] for text in texts]
+    return tuple(part for names in parts for part in names)
 
 
 def column_of(table: pa.Table, name: str, role: str, what: str) -> pa.ChunkedArray:
@@ -127,9 +134,8 @@ def read_numbers(table: pa.Table, name: str, role: str, what: str) -> Floats:
     """
     column = column_of(table, name, role, what)
     if column_kind(column.type) not in ("number", "nothing"):
-        raise InvalidInput(
-            f"{what} needs numbers in the {role} column {name!r}, but it has type {column.type}; correct it."
-        )
+        seen = first_word(text_column(column)) if column_kind(column.type) == "category" else f"type {column.type}"
+        raise InvalidInput(f"{what} needs numbers in the {role} column {name!r}, but it has {seen}; correct it.")
     values = to_floats(column)
     bad = ~np.isfinite(values)
     if bad.any():

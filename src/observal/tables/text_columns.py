@@ -109,6 +109,23 @@ def parse_column(column: pa.ChunkedArray, layout: ColumnFormat, name: str) -> pa
     return pa.chunked_array([pa.array(values, type_).take(codes.indices)])
 
 
+def first_word(column: pa.ChunkedArray) -> str:
+    """Return the first value of a text column that is not a number, and its row, in words; empty if all values are missing.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> first_word(pa.chunked_array([["0.5", None, "half"]]))
+    "'half' in row 2 (counted from 0)"
+    """
+    import pyarrow.compute as pc
+
+    values = _distinct_texts(column)
+    words = [value for value in values if number_of(value, ".") is None and number_of(value, ",") is None]
+    value = next(iter([*words, *values]), None)
+    return "" if value is None else f"{value!r:.40} in row {pc.index(column, value).as_py()} (counted from 0)"
+
+
 @dataclass(frozen=True)
 class _Evidence:
     """What one table says about the formats of its columns: what was settled before, and what their values say."""
