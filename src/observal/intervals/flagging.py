@@ -10,9 +10,9 @@ that share, were flagged.
 **Two estimates.** By the labels alone, recall is usually too high: the positive rows that nobody has seen yet are those
 that a classifier misses, and a single one that is labelled moves the estimate a lot. The recalibrated probabilities of
 the unlabelled rows say how many to expect, but only as far as scores follow a logistic curve. So recall and precision are
-the mean of the two estimates. The lower end is the mean of the two lower ends, and the upper end the larger of the two:
-where the curve is wrong, it has too few positive rows among the highest scores. With two classes, error, prevalence and
-the like are means of the same two estimates, so that they agree with recall; their ends only move outwards.
+the mean of the two estimates. Recall's lower end is the mean of the two lower ends, and its upper end the larger of the
+two: where the curve is wrong, it has too few positive rows among the highest scores. With two classes, error, prevalence
+and the like are means of the same two estimates, so that they agree with recall. All ends but recall's only move outwards.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def expected_measures(threshold: Threshold, classes: Sequence[Any]) -> dict[str,
 def combine_estimates(intervals: Mapping[str, Interval], flagging: Flagging) -> dict[str, Interval]:
     """Return intervals from labels alone, combined with what the probabilities of all rows say: see above.
 
-    One from 0 to 1 stays, because labels say nothing there. Only those of recall and precision may become narrower.
+    One from 0 to 1 stays, because labels say nothing there. Only those of recall may become narrower.
 
     Examples
     --------
@@ -151,8 +151,8 @@ def combine_estimates(intervals: Mapping[str, Interval], flagging: Flagging) -> 
         unknown = by_labels.unknown
         low, high = (1.0 - unknown) * np.quantile(drawn, [tail, 1.0 - tail]) + [0.0, unknown]
         estimate, low = (by_labels.estimate + float(drawn.mean())) / 2.0, (by_labels.low + float(low)) / 2.0
-        if not name.startswith(TARGETS):
-            low, high = min(by_labels.low, low), (by_labels.high + high) / 2.0
+        low = low if name.startswith("recall") else min(by_labels.low, low)
+        high = high if name.startswith(TARGETS) else (by_labels.high + high) / 2.0
         high = max(by_labels.high, float(high))
         return replace(by_labels, estimate=estimate, low=min(low, estimate), high=min(1.0, max(high, estimate)))
 
