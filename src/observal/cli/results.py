@@ -72,8 +72,8 @@ def status(
 
         if missing := labels_to_measure(measures.intervals["error"]):
             if current.open_rows:
-                left = count(current.open_rows, "row of it is", "rows of it are")
-                say(f"Answers count once their round is complete; {left} not answered yet.")
+                left = count(current.open_rows, "row is", "rows are")
+                say(f"A round's answers count once all its rows are answered; {left} left.")
             say("Next: " + next_command("ask", campaign, f"-n {current.open_rows or missing} --csv -o labels.csv"))
 
 
