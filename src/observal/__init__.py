@@ -1,6 +1,6 @@
 """Active learning from observational data: the whole public API on one screen.
 
-- Data: ``LoggedData``, ``Pool``, or tables and files with ``load_problem``.
+- Data: ``LoggedData``, ``Pool``, or tables and files with ``load``.
 - Check whether the log can be trusted: ``diagnose``.
 - Buy labels: ``run``, ``Session`` with ask and tell, or ``Campaign`` over days and with several people.
 - Choose a method: ``AutoVC``, the default, ``NewtonVC``, ``CommitteeVC``, ``ExactDBAL`` and others.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from observal.problem.result import Round, RunResult
     from observal.report.html import ReportContent, write_report
     from observal.session import Session, run
-    from observal.tables import TableEncoder, TableRoles, load_problem, read_table
+    from observal.tables import TableEncoder, TableRoles, load, load_problem, read_table
 
 __version__ = "0.2.0"
 
@@ -82,6 +82,7 @@ __all__ = [
     "hypotheses",
     "importers",
     "label_complexity",
+    "load",
     "load_model",
     "load_problem",
     "propensity",
@@ -111,7 +112,7 @@ _HOMES = {
     "problem.result": ("Round", "RunResult"),
     "report.html": ("ReportContent", "write_report"),
     "session": ("Session", "run"),
-    "tables": ("TableEncoder", "TableRoles", "load_problem", "read_table"),
+    "tables": ("TableEncoder", "TableRoles", "load", "load_problem", "read_table"),
 }
 # Modules that are read as attributes of the package, such as ``observal.weights``.
 _MODULES = {

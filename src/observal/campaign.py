@@ -42,6 +42,7 @@ from observal.journal.status import Agreement, Status, agreement
 from observal.methods import MethodLike
 from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
+from observal.problem.given import arrange
 from observal.problem.goals import Looks
 from observal.problem.objectives import TOLERANCE, canonical, is_about_last
 from observal.problem.problem import Problem
@@ -103,7 +104,7 @@ class Campaign(Labelling[SqlTransaction]):
         cls,
         where: str | Path,
         logged: TableSource | Sequence[TableSource],
-        pool: TableSource,
+        pool: TableSource | None = None,
         *,
         label: str,
         propensity: Propensity = None,
@@ -129,12 +130,12 @@ class Campaign(Labelling[SqlTransaction]):
             A file that does not exist yet, or an empty database.
         logged : table, or list of tables
             The log; several logs are combined.
-        pool : table
-            The rows you can ask about.
+        pool : table, optional
+            The rows you can ask about; without it, the log's rows that have no label.
         label, id : str
             The columns of labels and of ids; rows without ids are numbered.
-        propensity : str, float or policy
-            A column, a number or ``"estimate"``, as for ``observal.tables.load_problem``.
+        propensity : str, float or policy, optional
+            Where the probabilities with which a system drew labels were recorded, as for ``observal.load``.
         tables : TableOptions, optional
             Which columns and classes to use, how the files are written, what people see, whether tables stay in place.
         label_budget, method, random_state, overlap, population, looks, tolerance, width, objective, budget_cost
@@ -171,7 +172,7 @@ class Campaign(Labelling[SqlTransaction]):
             tuple(options.known_before),
             options.price,
         )
-        loaded = load_tables(logs, pool, roles, propensity, options, random_state)
+        loaded = load_tables(logs, pool, roles, propensity, options, population)
         classes = loaded.problem.logged.classes.tolist()
         is_named = options.classes is not None or not (options.positive is None or callable(options.positive))
         if len(classes) > 2 and not is_named and is_about_last(canonical(objective, classes), len(classes)):
@@ -179,7 +180,7 @@ class Campaign(Labelling[SqlTransaction]):
                 f"The objective {objective!r} is about one class, but there are {len(classes)} ({', '.join(map(str, classes))}); "
                 "name it with --positive (positive=)."
             )
-        goals = GivenGoals(population, looks, tolerance, width, objective)
+        goals = GivenGoals(loaded.population, looks, tolerance, width, objective)
         settings = make_settings(
             loaded.problem, method, goals, label_budget, random_state, overlap, budget_cost, loaded
         )
@@ -190,7 +191,7 @@ class Campaign(Labelling[SqlTransaction]):
         cls,
         where: str | Path,
         logged: LoggedData,
-        pool: Pool,
+        pool: Pool | None = None,
         *,
         label_budget: int | None = None,
         method: MethodLike = None,
@@ -224,6 +225,7 @@ class Campaign(Labelling[SqlTransaction]):
         """
         import pyarrow as pa
 
+        logged, pool, population, _ = arrange(logged, pool, population)
         problem = Problem(logged, pool)
         if problem.in_parts:
             raise InvalidInput(

@@ -30,6 +30,7 @@ from observal.journal.status import Status, status_of
 from observal.methods import Method, MethodLike, as_method
 from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
+from observal.problem.given import arrange
 from observal.problem.goals import Looks
 from observal.problem.interval import Interval
 from observal.problem.judged_rows import JudgedRows
@@ -351,7 +352,7 @@ class Session(Labelling[MemoryJournal]):
     def __init__(
         self,
         logged: LoggedData,
-        pool: Pool,
+        pool: Pool | None = None,
         method: MethodLike = None,
         label_budget: int | None = None,
         random_state: int = 0,
@@ -366,6 +367,7 @@ class Session(Labelling[MemoryJournal]):
         executor: ExecutorLike = None,
     ) -> None:
         method = as_method(method)
+        logged, pool, population, _ = arrange(logged, pool, population)
         problem = Problem(logged, pool).for_method(method).using(executor)
         journal = MemoryJournal(problem)
         goals = GivenGoals(population, looks, tolerance, width, objective)
@@ -434,7 +436,7 @@ class Session(Labelling[MemoryJournal]):
 
 def run(
     logged: LoggedData,
-    pool: Pool,
+    pool: Pool | None,
     oracle: Callable[[NDArray[Any]], Iterable[Any]],
     method: MethodLike = None,
     label_budget: int | None = None,

@@ -30,10 +30,11 @@ Annotator = Annotated[
 ]
 Chances = Annotated[
     list[str] | None,
-    option("Column with the propensity, the chance that the label was revealed; one for each log.", "COLUMN"),
-]
-EstimateChances = Annotated[
-    bool, typer.Option("--estimate-propensity", help="Estimate the propensities from the pattern of revealed labels.")
+    option(
+        "Column with the probability with which a system drew the row's label, not a score; one for each log. Leave it out if nobody "
+        "recorded it.",
+        "COLUMN",
+    ),
 ]
 Dask = Annotated[
     str | None,

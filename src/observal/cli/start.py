@@ -19,7 +19,6 @@ from observal.cli.options import (
     Dask,
     DecimalSign,
     Encoding,
-    EstimateChances,
     Exclude,
     Features,
     Group,
@@ -53,11 +52,20 @@ BUYING = "How to buy labels"
 
 def init(
     campaign: Where,
-    logged: Annotated[list[Path], option("Table of the log; repeat the option for several logs.", "FILE")],
-    pool: Annotated[Path, option("Table of the pool: the rows you can ask about.", "FILE")],
-    label: Annotated[str, option("Column with the label, empty if it was not revealed.", "COLUMN")],
+    table: Annotated[
+        Path | None,
+        typer.Argument(help="One table: some rows have a label, and you can ask about the others.", metavar="[TABLE]"),
+    ] = None,
+    *,
+    label: Annotated[str, option("Column with the label, empty where there is none yet.", "COLUMN")],
+    logged: Annotated[
+        list[Path] | None,
+        option("Instead of TABLE: table of the log; repeat the option for several logs.", "FILE"),
+    ] = None,
+    pool: Annotated[
+        Path | None, option("With --logged: table of the pool, the rows you can ask about.", "FILE")
+    ] = None,
     propensity: Chances = None,
-    estimate_propensity: EstimateChances = False,
     id: Annotated[str | None, option("Column with the row ids; by default rows are numbered.", "COLUMN")] = None,
     exclude: Exclude = None,
     budget: Annotated[
@@ -84,15 +92,6 @@ def init(
     known_before: KnownBefore = None,
     propensity_floor: Annotated[
         float | None, option("Smallest propensity to use; smaller ones are raised to it.", "CHANCE", TABLES)
-    ] = None,
-    kept_only_labelled: Annotated[
-        bool, option("The log contains only its labelled rows.", heading=TABLES, names=["--kept-only-labelled"])
-    ] = False,
-    n_logged_rows: Annotated[
-        int | None,
-        option(
-            "With --kept-only-labelled: how many rows the old policy saw; by default estimated.", "N", TABLES, min=1
-        ),
     ] = None,
     missing: Missing = None,
     sep: Separator = None,
@@ -137,7 +136,7 @@ def init(
     population: Annotated[
         Literal["both", "pool", "log"] | None,
         option(
-            "Which rows the error is about; by default log and pool together, or the pool alone if they differ a lot.",
+            "With --logged and --pool: which rows the error is about; without --propensity, the pool by default.",
             heading=LEARNING,
         ),
     ] = None,
@@ -200,8 +199,8 @@ def init(
     Tables are CSV, Excel, Parquet or Arrow files, or folders and patterns of Parquet files. They are copied into the campaign, so you can move it to another machine. Parquet tables of 1 GB or more stay where
     they are. An existing file is not replaced; --replace makes a campaign anew as long as no answer was told to it.
 
-    Example: observal init campaign.db --logged logged.parquet --pool pool.parquet --label y --propensity q0 --id id
-    --budget 300
+    Example: observal init loans.db loans.csv --label outcome --id loan --budget 120; with two tables: observal init loans.db
+    --logged logged.csv --pool pool.csv --label outcome --id loan --budget 120
     """
     from observal.campaign import Campaign, TableOptions
     from observal.methods import AutoVC, NewtonVC
@@ -211,9 +210,16 @@ def init(
         raise typer.BadParameter(
             f"--priority works only with --method auto, but --method newton and --priority {priority} were given; leave out one of them."
         )
-    chances = _propensity_source(propensity, estimate_propensity)
+    if (table is None) == (not logged) or (table is not None and pool is not None):
+        raise typer.BadParameter("give one table, as in observal init loans.db loans.csv …, or --logged and --pool.")
+    if logged and pool is None:
+        raise typer.BadParameter(
+            "--logged needs --pool FILE, the rows you can ask about; a single table needs no option: write it behind the campaign."
+        )
+    logs = [table] if table is not None else list(logged or ())
+    chances = _propensity_source(propensity)
     format_ = TableFormat(sep, decimal, encoding, tuple(missing or ()))
-    _check_dask(dask, logged, pool, chances, format_, in_place)
+    _check_dask(dask, logs, pool, chances, format_, in_place)
     values = split_list(classes)
     with progress_bar("reading", hidden=as_json) as progress:
         options = TableOptions(
@@ -226,8 +232,6 @@ def init(
             classes=None if values is None else [_as_number(text) for text in values],
             positive=positive or (partial(ask_positive, progress) if sys.stdin.isatty() and not as_json else None),
             propensity_floor=propensity_floor,
-            kept_only_labelled=kept_only_labelled,
-            n_logged_rows=n_logged_rows,
             sep=format_.sep,
             decimal=format_.decimal,
             encoding=format_.encoding,
@@ -243,7 +247,7 @@ def init(
         )
         created = Campaign.create(
             campaign,
-            list(logged),
+            logs,
             pool,
             label=label,
             propensity=chances,
@@ -271,7 +275,6 @@ def diagnose(
     pool: Annotated[Path | None, option("Table of the pool: the rows you can ask about.", "FILE")] = None,
     label: Annotated[str | None, option("Column with the label, empty if it was not revealed.", "COLUMN")] = None,
     propensity: Chances = None,
-    estimate_propensity: EstimateChances = False,
     id: Annotated[str | None, option("Column with the row ids; it is not used as a feature.", "COLUMN")] = None,
     exclude: Exclude = None,
     target_error: Annotated[
@@ -293,18 +296,17 @@ def diagnose(
 
     Checks overlap, weights, calibration, drift and hidden confounding.
 
-    Example: observal diagnose logged.csv --pool pool.csv --label y --propensity q0 --id id --target-error 0.1;
-    for a campaign: observal diagnose campaign.db
+    Example: observal diagnose loans.csv --label outcome --id loan; with a pool: observal diagnose logged.csv --pool pool.csv
+    --label outcome --propensity approval --id loan; for a campaign: observal diagnose loans.db
     """
     from observal.diagnosis import diagnose as run_diagnose
 
     with progress_bar("reading", hidden=as_json) as progress:
-        if pool is None or label is None:
+        if label is None:
             from observal.tables.read import SUFFIXES
 
-            is_table = tables[0].lower().endswith(SUFFIXES)
-            if len(tables) > 1 or pool is not None or label is not None or is_table:
-                raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
+            if len(tables) > 1 or pool is not None or tables[0].lower().endswith(SUFFIXES):
+                raise typer.BadParameter("tables need --label COLUMN; a campaign needs no options.")
             subject = _campaign_subject(tables[0], dask, progress)
         else:
             from observal.tables import TableRoles
@@ -312,7 +314,7 @@ def diagnose(
             from observal.tables.table_format import TableFormat
 
             logged = [Path(table) for table in tables]
-            chances = _propensity_source(propensity, estimate_propensity)
+            chances = _propensity_source(propensity)
             roles = TableRoles(
                 label,
                 id=id,
@@ -323,7 +325,7 @@ def diagnose(
             )
             format_ = TableFormat(sep, decimal, encoding, tuple(missing or ()))
             _check_dask(dask, logged, pool, chances, format_, in_place=True)
-            loaded = _load_tables(logged, pool, roles, chances, format_, seed, dask, progress)
+            loaded = _load_tables(logged, pool, roles, chances, format_, dask, progress)
             encoder = loaded.encoder
             known = split_names(roles.known_before, encoder.sources)
             subject = _Subject(
@@ -354,7 +356,7 @@ class _Subject(NamedTuple):
     """What is diagnosed: a log and a pool, their features, and notes on how they were read."""
 
     logged: LoggedData
-    pool: Pool
+    pool: Pool | None
     features: Sequence[str]
     sources: Sequence[str] | None
     dates: Collection[str]
@@ -365,11 +367,10 @@ class _Subject(NamedTuple):
 
 def _load_tables(
     logged: list[Path],
-    pool: Path,
+    pool: Path | None,
     roles: TableRoles,
-    propensity: str | list[str],
+    propensity: str | list[str] | None,
     format_: TableFormat,
-    seed: int,
     dask: str | None,
     progress: Callable[..., None] | None,
 ) -> LoadedProblem:
@@ -378,11 +379,11 @@ def _load_tables(
     from observal.tables.load_in_place import can_stay, is_large, load_in_place
     from observal.tables.read import read_tables
 
-    tables = [*logged, pool]
-    if dask is not None or (can_stay(logged, propensity, format_) and is_large(tables)):
+    tables = [*logged, *([] if pool is None else [pool])]
+    if pool is not None and (dask is not None or (can_stay(logged, propensity, format_) and is_large(tables))):
         return load_in_place(logged[0], pool, roles, propensity=propensity, executor=make_executor(dask, progress))
-    *logs, rest = read_tables(tables, roles.id, roles.label, format_)
-    return load_problem(logs, rest, roles, propensity=propensity, random_state=seed)
+    read = read_tables(tables, roles.id, roles.label, format_)
+    return load_problem(read[: len(logged)], read[-1] if pool is not None else None, roles, propensity=propensity)
 
 
 def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None] | None) -> _Subject:
@@ -402,20 +403,16 @@ def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None
     )
 
 
-def _propensity_source(columns: list[str] | None, estimate: bool) -> str | list[str]:
-    """Return where the propensities come from: "estimate", a column, or a column for each log."""
-    if bool(columns) == estimate:
-        raise typer.BadParameter("give either --propensity COLUMN or --estimate-propensity.")
-    if not columns:
-        return "estimate"
-    return columns[0] if len(columns) == 1 else columns
+def _propensity_source(columns: list[str] | None) -> str | list[str] | None:
+    """Return where the propensities come from: a column, or a column for each log."""
+    return columns[0] if columns and len(columns) == 1 else columns or None
 
 
 def _check_dask(
     dask: str | None,
     logged: list[Path],
-    pool: Path,
-    propensity: str | list[str],
+    pool: Path | None,
+    propensity: str | list[str] | None,
     format_: TableFormat,
     in_place: bool | None,
 ) -> None:
@@ -424,7 +421,7 @@ def _check_dask(
         return
     from observal.tables.load_in_place import can_stay, is_large, is_parquet
 
-    if not (can_stay(logged, propensity, format_) and is_parquet([*logged, pool])):
+    if pool is None or not (can_stay(logged, propensity, format_) and is_parquet([*logged, pool])):
         raise typer.BadParameter(
             "--dask needs one log and a pool in Parquet, with --propensity COLUMN, and no options such as --missing."
         )

@@ -12,7 +12,7 @@ from observal.diagnosis.decision_column import decision_sentence, find_decisions
 from observal.diagnosis.feature_values import MAX_ROWS, sample_positions
 from observal.diagnosis.leaks import find_leaks, leak_sentence
 from observal.diagnosis.near_copies import NearCopies, find_near_copies
-from observal.problem.data import LoggedData, Pool
+from observal.problem.data import LoggedData
 from observal.problem.problem import Problem
 from observal.problem.rows import to_dense
 from observal.problem.words import WARNING, count
@@ -23,7 +23,7 @@ MAX_NAMED = 5
 
 def quick_warnings(
     logged: LoggedData,
-    pool: Pool,
+    problem: Problem,
     names: Sequence[str],
     sources: Sequence[str] | None = None,
     dates: Sequence[str] = (),
@@ -32,7 +32,7 @@ def quick_warnings(
 ) -> list[str]:
     """Return sentences on what is likely wrong with the data, most serious first.
 
-    `sources` are the table columns that the features `names` come from, by default the same, and `dates`
+    `logged` is the log as it was given, `problem` what methods get (``observal.problem.given.arrange``); `sources` are the table columns that the features `names` come from, by default the same, and `dates`
     those features that are dates, which may differ in every row. `known_before` are columns known before the
     label is.
 
@@ -41,8 +41,8 @@ def quick_warnings(
     >>> import numpy as np, observal as ob
     >>> X = np.arange(60.0)[:, None]
     >>> logged = ob.LoggedData(X, np.where(X[:, 0] % 3 > 0, X[:, 0] % 2, np.nan), propensity=1.0)
-    >>> for warning in quick_warnings(logged, ob.Pool(X + 60, 1.0), ["number"]): print(warning)
-    Warning: 20 rows of the log have propensity 1 and no label: propensity is the chance that the label was revealed, so it cannot be 1 there; correct it, or use --estimate-propensity.
+    >>> for warning in quick_warnings(logged, ob.Problem(logged, ob.Pool(X + 60, 1.0)), ["number"]): print(warning)
+    Warning: 20 rows of the log have propensity 1 and no label: propensity is the chance that the label was revealed, so it cannot be 1 there; correct it, or leave it out.
     Warning: Column 'number' looks like an id: it has a different whole number in every row; leave it out with --exclude number.
     """
     sources = names if sources is None else sources
@@ -55,7 +55,7 @@ def quick_warnings(
         *_check_propensities(logged),
         *([leak_sentence(leaks, label)] if leaks else []),
         *copies.sentences(),
-        *_find_ids(Problem(logged, pool), names, dates),
+        *_find_ids(problem, names, dates),
     )
     return [f"{WARNING}{sentence}" for sentence in sentences]
 
@@ -66,7 +66,7 @@ def _check_propensities(logged: LoggedData) -> list[str]:
         rows = count(calibration.broken_promises, "row of the log has", "rows of the log have")
         return [
             f"{rows} propensity 1 and no label: propensity is the chance that the label was revealed, so it cannot be 1 "
-            "there; correct it, or use --estimate-propensity."
+            "there; correct it, or leave it out."
         ]
     return [" ".join(calibration.sentences())] if calibration.cannot_be_right else []
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from observal.checks import Ints
 from observal.errors import InvalidInput, hide_secrets, one_line
 from observal.journal.settings import Display
 from observal.parquet import ExecutorLike, Source
+from observal.problem.given import Arranged, arrange
 from observal.problem.problem import Problem
 from observal.tables import LoadedProblem, TableEncoder, TableRoles
 from observal.tables.classes import Label, Positive
@@ -49,10 +51,6 @@ class TableOptions:
         The class that precision and recall are about; by default the obvious or rarer one.
     propensity_floor : float, optional
         Smaller propensities are raised to this.
-    kept_only_labelled : bool
-        Whether the log kept only its labelled rows; pool rows then stand in for the others.
-    n_logged_rows : int, optional
-        How many rows were logged, if the log kept only its labelled ones; estimated by default.
     sep, decimal, encoding, missing
         How the tables are written, as for ``observal.read_table``; detected by default.
     images, image_column : path, str, optional
@@ -90,8 +88,6 @@ class TableOptions:
     classes: Sequence[Label] | None = None
     positive: Positive = None
     propensity_floor: float | None = None
-    kept_only_labelled: bool = False
-    n_logged_rows: int | None = None
     sep: str | None = None
     decimal: Literal[".", ","] | None = None
     encoding: str | None = None
@@ -123,27 +119,31 @@ class CampaignTables(NamedTuple):
     excluded: tuple[str, ...]
     display: Display
     price: str | None
+    population: str | None
 
 
 def load_tables(
     logs: Sequence[TableSource],
-    pool: TableSource,
+    pool: TableSource | None,
     roles: TableRoles,
     propensity: Propensity,
     options: TableOptions,
-    random_state: int,
+    population: str | None,
 ) -> CampaignTables:
-    """Read a campaign's tables, or leave them in place if they are large and allow it."""
+    """Read a campaign's tables, or leave them in place if they are large and allow it.
+
+    `population` is what the user says the error is about; see ``observal.problem.given.arrange``.
+    """
     from observal.tables.load_in_place import can_stay, is_large, load_in_place
 
     format_ = TableFormat(options.sep, options.decimal, options.encoding, tuple(options.missing))
     has_pictures = any((options.images, options.image_column, options.pixels))
-    simple = not options.kept_only_labelled and not has_pictures and can_stay(logs, propensity, format_)
-    if not (options.in_place or (options.in_place is None and simple and is_large([*logs, pool]))):
-        return _copy(logs, pool, roles, propensity, options, format_, random_state)
-    if not simple or not isinstance(propensity, str):
+    simple = not has_pictures and can_stay(logs, propensity, format_)
+    if not (options.in_place or (options.in_place is None and simple and pool is not None and is_large([*logs, pool]))):
+        return _copy(logs, pool, roles, propensity, options, format_, population)
+    if not simple or pool is None or not isinstance(propensity, str):
         raise InvalidInput(
-            "Tables that stay in place need one complete log with a propensity column, are used as they are in the files (without "
+            "Tables that stay in place need one log with a propensity column and a pool, are used as they are in the files (without "
             "missing, --missing and the like), and cannot show images; leave out in_place (--in-place), or prepare such a log first."
         )
     loaded = load_in_place(
@@ -157,54 +157,61 @@ def load_tables(
         propensity_floor=options.propensity_floor,
     )
     source = PropensityOrigin((propensity,), floor=options.propensity_floor)
-    roles = roles.within({*loaded.logged.X.names, *loaded.pool.X.names})
-    return _describe(
-        loaded, roles, [*logs, pool], source, loaded.pool.X.names, describe_rows(options, loaded.pool.X.names)
-    )
+    arranged = arrange(loaded.logged, loaded.pool, population)
+    columns = arranged.pool.X.names
+    roles = roles.within({*loaded.logged.X.names, *columns})
+    return _describe(loaded, arranged, roles, [*logs, pool], source, columns, describe_rows(options, columns))
 
 
 def _copy(
     logs: Sequence[TableSource],
-    pool: TableSource,
+    pool: TableSource | None,
     roles: TableRoles,
     propensity: Propensity,
     options: TableOptions,
     format_: TableFormat,
-    random_state: int,
+    population: str | None,
 ) -> CampaignTables:
     from observal.tables import load_problem
     from observal.tables.read import read_tables
     from observal.tables.table_format import without_reading
 
-    *tables, rows = read_tables([*logs, pool], roles.id, roles.label, format_)
-    roles = roles.within({name for table in (*tables, rows) for name in table.column_names})
-    display = _make_display(options, rows)
+    sources = [*logs, *([] if pool is None else [pool])]
+    tables = read_tables(sources, roles.id, roles.label, format_)
+    roles = roles.within({name for table in tables for name in table.column_names})
+    display = _make_display(options, tables[-1])
     column = display.image_column
     unused = [column] if column and column not in (roles.features or ()) else []
-    *features, pool_features = [
-        table.drop_columns([name for name in unused if name in table.column_names]) for table in (*tables, rows)
-    ]
+    features = [table.drop_columns([name for name in unused if name in table.column_names]) for table in tables]
     loaded = load_problem(
-        features,
-        pool_features,
+        features if pool is None else features[:-1],
+        None if pool is None else features[-1],
         roles,
         propensity=propensity,
         classes=options.classes,
         positive=options.positive,
         propensity_floor=options.propensity_floor,
-        kept_only_labelled=options.kept_only_labelled,
-        n_logged_rows=options.n_logged_rows,
-        random_state=random_state,
     )
-    sources = propensity if isinstance(propensity, list | tuple) else [propensity]
+    arranged = arrange(loaded.logged, loaded.pool, population)
+    rows = tables[-1] if arranged.rows is None else _pick_rows(tables, arranged.rows)
+    sources_of_chances = propensity if isinstance(propensity, list | tuple) else [propensity]
+    number = 0.0 if loaded.logged.is_given else propensity
     source = PropensityOrigin(
-        tuple(name for name in sources if isinstance(name, str) and name in rows.column_names),
-        float(propensity) if isinstance(propensity, int | float) else None,
-        isinstance(propensity, str) and propensity == "estimate" and not options.kept_only_labelled,
-        options.propensity_floor,
+        tuple(name for name in sources_of_chances if isinstance(name, str) and name in rows.column_names),
+        float(number) if isinstance(number, int | float) else None,
+        floor=options.propensity_floor,
     )
-    described = _describe(loaded, roles, [*logs, pool], source, rows.column_names, display)
+    described = _describe(loaded, arranged, roles, sources, source, rows.column_names, display)
     return described._replace(rows=without_reading(rows))
+
+
+def _pick_rows(tables: Sequence[pa.Table], rows: Ints) -> pa.Table:
+    """Return some rows of tables stacked on each other, in the columns of the last."""
+    import pyarrow as pa
+
+    names = tables[-1].column_names
+    parts = [table.select([name for name in names if name in table.column_names]) for table in tables]
+    return pa.concat_tables(parts, promote_options="permissive").select(names).take(rows)
 
 
 def describe_rows(options: TableOptions, columns: Sequence[str]) -> Display:
@@ -256,6 +263,7 @@ def _make_display(options: TableOptions, rows: pa.Table) -> Display:
 
 def _describe(
     loaded: LoadedProblem,
+    arranged: Arranged,
     roles: TableRoles,
     tables: Sequence[TableSource],
     source: PropensityOrigin,
@@ -267,11 +275,12 @@ def _describe(
 
     encoder = loaded.encoder
     dates = [rule.source for rule in encoder.rules if rule.kind in ("date", "duration")]
+    problem = Problem(arranged.logged, arranged.pool)
     warnings = quick_warnings(
-        loaded.logged, loaded.pool, encoder.names, encoder.sources, dates, roles.label, roles.known_before
+        loaded.logged, problem, encoder.names, encoder.sources, dates, roles.label, roles.known_before
     )
     return CampaignTables(
-        Problem(loaded.logged, loaded.pool),
+        problem,
         None,
         roles.id or ("id" if "id" not in columns else "row"),
         roles.label,
@@ -285,6 +294,7 @@ def _describe(
         roles.exclude,
         display,
         roles.price,
+        arranged.population,
     )
 
 

@@ -48,9 +48,10 @@ class LoggedData:
     y : array of shape (rows,)
         NaN, None or empty text where the label was not revealed. -1 next to classes other than 1 is rejected
         unless `classes` includes it, because it often marks rows without a label.
-    propensity : array of shape (rows,) or one number
-        The probability that the policy revealed each row's label, Q0(x) in the paper. It may be 0 only where
-        the label was not revealed.
+    propensity : array of shape (rows,) or one number, optional
+        The probability with which a system drew each row's label, Q0(x) in the paper. It may be 0 only where
+        the label was not revealed. Without it the labels are *given*: each stands for its own row only, whatever
+        the reason it is there, and the rows without a label can be asked about (``observal.problem.given``).
     ids : array of shape (rows,), optional
         Unique row names; positions by default.
     classes : sequence, optional
@@ -73,12 +74,14 @@ class LoggedData:
 
     X: Any
     y: Any
-    propensity: Any
+    propensity: Any = None
     ids: Any = None
     classes: Any = None
     cost: Any = None
     column_groups: ColumnGroups | None = None
     groups: Any = None
+    is_given: bool = field(init=False)  # whether no propensities are known
+    has_ids: bool = field(init=False)
     revealed: Bools = field(init=False)
     codes: Ints = field(init=False)
     frame: Frame | None = field(init=False)
@@ -89,10 +92,13 @@ class LoggedData:
         if n_rows == 0:
             raise InvalidInput("The log is empty, 0 rows were seen; give the rows that the old policy looked at.")
         labels = read_labels(self.y, self.classes, n_rows)
-        propensity = check_propensity(self.propensity, n_rows, "The log")
+        chances = labels.revealed.astype(np.float64) if self.propensity is None else self.propensity
+        propensity = check_propensity(chances, n_rows, "The log")
         check_possible(labels.revealed, propensity)
         keep(
             self,
+            is_given=self.propensity is None,
+            has_ids=self.ids is not None,
             X=X,
             frame=frame,
             y=labels.values,
@@ -173,7 +179,7 @@ class LoggedData:
         frame: IntoDataFrame,
         *,
         label: str,
-        propensity: str,
+        propensity: str | None = None,
         id: str | None = None,
         features: Sequence[str] | None = None,
         classes: Sequence[Any] | None = None,
@@ -186,7 +192,7 @@ class LoggedData:
         logged = cls(
             X,
             columns[label],
-            columns[propensity],
+            columns.get(propensity),
             columns.get(id),
             classes,
             columns.get(cost),
@@ -213,8 +219,9 @@ class Pool:
     ----------
     X : array, sparse matrix or table of shape (rows, features)
         As for the log, in the same columns. Not copied: do not change it afterwards.
-    propensity : array of shape (rows,) or one number
-        Q0(x): the probability that the old policy would have revealed the row's label. 0 is allowed.
+    propensity : array of shape (rows,) or one number, optional
+        Q0(x): the probability with which the old policy would have revealed the row's label. 0 is allowed. Leave
+        it out if the log has none.
     ids : array of shape (rows,), optional
         Unique row names; positions by default.
     cost : array of shape (rows,), optional
@@ -234,12 +241,14 @@ class Pool:
     """
 
     X: Any
-    propensity: Any
+    propensity: Any = None
     ids: Any = None
     cost: Any = None
     column_groups: ColumnGroups | None = None
     groups: Any = None
     price: Any = None
+    is_given: bool = field(init=False)  # whether no propensities are known
+    has_ids: bool = field(init=False)
     frame: Frame | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -251,7 +260,9 @@ class Pool:
             self,
             X=X,
             frame=frame,
-            propensity=check_propensity(self.propensity, n_rows, "The pool"),
+            is_given=self.propensity is None,
+            has_ids=self.ids is not None,
+            propensity=check_propensity(0.0 if self.propensity is None else self.propensity, n_rows, "The pool"),
             ids=_check_ids(self.ids, n_rows, "The pool"),
             cost=check_cost(self.cost, n_rows, "The pool"),
             groups=check_groups(self.groups, n_rows, "The pool"),
@@ -300,7 +311,7 @@ class Pool:
         cls,
         frame: IntoDataFrame,
         *,
-        propensity: str,
+        propensity: str | None = None,
         id: str | None = None,
         features: Sequence[str] | None = None,
         cost: str | None = None,
@@ -311,7 +322,7 @@ class Pool:
         roles = {"propensity": propensity, "id": id, "cost": cost, "group": group, "price": price}
         columns, X, own = read_frame(frame, "The pool's features", features, **roles)
         costs, groups, prices = (columns.get(name) for name in (cost, group, price))
-        pool = cls(X, columns[propensity], columns.get(id), costs, groups=groups, price=prices)
+        pool = cls(X, columns.get(propensity), columns.get(id), costs, groups=groups, price=prices)
         keep(pool, frame=own)
         return pool
 

@@ -24,7 +24,12 @@ def check_looks(looks: str) -> None:
         raise InvalidInput(f"looks must be one of {', '.join(LOOKS)}, but is {looks!r}; choose one of them.")
 
 
-POPULATIONS = {"both": "log and pool together", "pool": "the pool", "log": "the log"}
+POPULATIONS = {
+    "both": "log and pool together",
+    "pool": "the pool",
+    "log": "the log",
+    "table": "all rows of the table",
+}
 WHEN = {
     "planned": "hold at all rounds up to the budget together",
     "always": "hold at all rounds together, however many follow",
@@ -38,8 +43,8 @@ class Goals:
 
     Parameters
     ----------
-    population : {"both", "pool", "log"}
-        Whose error is measured: log and pool as one population, the pool alone, or the log alone.
+    population : {"both", "pool", "log", "table"}
+        Whose error is measured: log and pool as one population, the pool alone, the log alone, or all rows of one table.
     looks : {"planned", "always", "once"}
         The rounds at which intervals hold simultaneously: all up to the budget; all, however many follow; or
         a single one. See ``observal.intervals.looks``.
@@ -80,7 +85,8 @@ class Goals:
         >>> Goals("pool").count_rows(1000, 500), Goals("both").count_rows(1000, 500)
         (500, 1500)
         """
-        return {"both": n_logged + n_pool, "pool": n_pool, "log": n_logged}[self.population]
+        counts = {"pool": n_pool, "log": n_logged}
+        return counts.get(self.population, n_logged + n_pool)
 
     def words(self) -> str:
         """Return what the intervals are about.

@@ -65,12 +65,22 @@ class Problem:
         either_is_table = self.logged.rows.is_table or self.pool.rows.is_table
         if either_is_table and (sentence := difference(self.logged.frame, self.pool.frame)) is not None:
             raise InvalidInput(sentence)
+        if self.logged.is_given != self.pool.is_given:
+            raise InvalidInput(
+                "Either log and pool have propensities or neither has, but only one of them has; correct one."
+            )
         if (self.logged.cost is None) != (self.pool.cost is None):
             raise InvalidInput("Costs must be given for both log and pool, but only one of them has costs; give both.")
         if (self.logged.groups is None) != (self.pool.groups is None):
             raise InvalidInput(
                 "Groups must be given for both log and pool, but only one of them has groups; give both."
             )
+
+    @cached_property
+    def is_given(self) -> bool:
+        """Whether labels stand for their own rows only: the log has labelled rows alone and says nothing about the pool's."""
+        logged = self.logged
+        return bool(logged.revealed.all() and (logged.propensity == 1.0).all() and not self.pool.propensity.any())
 
     def for_method(self, method: Method) -> Problem:
         """Return the problem as a method takes it: with the user's own tables if it `takes_frames`, else with numbers."""
@@ -178,7 +188,7 @@ class Problem:
     def counts(self, rows: Ints) -> Bools:
         """Return which rows of the stack belong to the population that intervals are about."""
         of_pool = rows >= self.n_logged
-        if self.goals.population == "both":
+        if self.goals.population in ("both", "table"):
             return np.full(rows.size, True)
         return np.asarray(of_pool == (self.goals.population == "pool"))
 

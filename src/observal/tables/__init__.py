@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from observal.tables.column_format import ColumnFormat
 from observal.tables.encoder import ColumnRule, TableEncoder
-from observal.tables.load import LoadedProblem, load_problem
+from observal.tables.load import LoadedProblem, load, load_problem
 from observal.tables.read import read_table
 from observal.tables.roles import TableRoles, read_ids, read_labels, read_numbers
 from observal.tables.table_format import TableFormat
@@ -24,6 +24,7 @@ __all__ = [
     "TableFormat",
     "TableRoles",
     "TableTransformer",
+    "load",
     "load_problem",
     "read_ids",
     "read_labels",

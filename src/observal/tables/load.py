@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,29 +21,27 @@ from observal.tables.classes import Label, Positive, check_classes, order_classe
 from observal.tables.encoder import ColumnSource, TableEncoder
 from observal.tables.read import read_tables
 from observal.tables.roles import TableRoles, column_of, read_groups, read_ids, read_labels, read_numbers
-from observal.tables.table_format import reading_of
+from observal.tables.table_format import TableFormat, reading_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from observal.tables.read import TableSource
 
-ESTIMATE = "estimate"
-_HOW = (
-    "name a column, give a policy, or estimate them with propensity='estimate'; "
-    "a propensity is the chance that a row's label was revealed"
-)
+_HOW = "name a column, a number or a policy for each log, or leave them out if nobody recorded them"
 _TINY_PROPENSITY = 1e-6
 
 LogPropensity = str | float | chances.Policy
-"""Where the propensities of one log come from: a column, a number, a policy, or ``"estimate"``."""
+"""Where the propensities of one log come from: a column, a number or a policy."""
 Propensity = LogPropensity | Sequence[LogPropensity] | None
-"""The same, or a list with one for each log."""
+"""The same, or a list with one for each log; None if nobody recorded them (``observal.problem.given``)."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedProblem:
     """A log and a pool made from tables, the encoder of their features, and what was done in sentences.
+
+    It can be unpacked: ``log, pool = load_problem(…)``. Of one table without propensities, `pool` is None.
 
     Examples
     --------
@@ -57,24 +55,24 @@ class LoadedProblem:
     """
 
     logged: LoggedData
-    pool: Pool
+    pool: Pool | None
     encoder: TableEncoder
     notes: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[LoggedData | Pool | None]:
+        return iter((self.logged, self.pool))
 
 
 def load_problem(
     logged_tables: TableSource | Sequence[TableSource],
-    pool_table: TableSource,
+    pool_table: TableSource | None,
     roles: TableRoles,
     *,
     propensity: Propensity = None,
     classes: Sequence[Label] | None = None,
     positive: Positive = None,
     propensity_floor: float | None = None,
-    kept_only_labelled: bool = False,
-    n_logged_rows: int | None = None,
     max_categories: int = 50,
-    random_state: int = 0,
 ) -> LoadedProblem:
     """Make one log and one pool from tables.
 
@@ -83,15 +81,16 @@ def load_problem(
     logged_tables : table, or list of tables
         One or several logs; files or frames, whatever ``read_table`` takes. Several logs, each with its own
         policy, become one log whose propensity is their mixture: see ``observal.diagnosis.propensity.mixture_propensity``.
-    pool_table : table
-        The unlabelled rows, with the features of the logs.
+    pool_table : table, optional
+        The unlabelled rows, with the features of the logs. Without it, and without propensities, the rows of the log that have no label
+        can be asked about.
     roles : TableRoles
         Which column plays which role.
     propensity : optional
-        Where the chance that a row's label was revealed comes from: a column, a number for all rows, a policy (see
-        ``observal.diagnosis.propensity.from_policy``; it gets the encoded rows), or ``"estimate"``. For several logs, a list
-        with a column, number or policy for each log, all of which must be known at every row of every table; or
-        ``"estimate"``, which estimates the mixture itself. By default the column that `roles` names.
+        Where the probability with which a system drew a row's label was recorded: a column, a number for all rows, or a policy (see
+        ``observal.diagnosis.propensity.from_policy``; it gets the encoded rows). For several logs, a list with a column, number or policy
+        for each log, all of which must be known at every row of every table. By default the column that `roles` names; if it names none,
+        the labels are given: see ``observal.problem.given``.
     classes : sequence, optional
         The label values, of two classes the negative one first; needed where the log does not show them all.
     positive : optional
@@ -99,15 +98,8 @@ def load_problem(
         the rarer one, with a note. A function is given both classes and returns one; it is called only where neither is obvious.
     propensity_floor : float, optional
         Raise smaller propensities to it, counted and with a warning.
-    kept_only_labelled : bool
-        Whether the logs kept only their labelled rows; pool rows are then used in place of the others, see
-        ``observal.diagnosis.propensity.complete_log``.
-    n_logged_rows : int, optional
-        The number of rows that the log had, if it kept only its labelled ones; estimated by default.
     max_categories : int
         The most categories of a column that get a column of their own.
-    random_state : int
-        Seed of random numbers.
 
     Examples
     --------
@@ -121,10 +113,12 @@ def load_problem(
     ([0.5, 0.4], ['no', 'yes'])
     """
     sources_of_logs = logged_tables if isinstance(logged_tables, list | tuple) else [logged_tables]
-    *logs, pool = tables = read_tables([*sources_of_logs, pool_table], roles.id, roles.label)
-    names = _table_names(logs, pool)
-    sources = _propensity_sources(propensity, roles, len(logs))
-    columns = [source for source in sources if isinstance(source, str) and source != ESTIMATE]
+    n_logs = len(sources_of_logs)
+    tables = read_tables([*sources_of_logs, *([] if pool_table is None else [pool_table])], roles.id, roles.label)
+    logs, pools = tables[:n_logs], tables[n_logs:]
+    names = _table_names(logs, pools)
+    sources = _propensity_sources(propensity, roles, n_logs, bool(pools))
+    columns = [source for source in sources if isinstance(source, str)]
     roles = roles.within({name for table in tables for name in table.column_names})
     labels, missing, labels_seen = _read_label_columns(logs, roles.label, classes, names)
     class_values, notes = labels_seen, list[str]()
@@ -132,40 +126,124 @@ def load_problem(
         class_values, notes = order_classes(labels_seen, Counter(labels[~missing].tolist()), positive, roles.label)
     encoder = TableEncoder.learn(tables, roles.features, (*roles.named, *columns), max_categories)
     notes = [*notes, *_describe_readings(tables, names), *encoder.notes]
-    X_log, X_pool = _join([encoder.encode(log) for log in logs]), encoder.encode(pool)
-    ids = _read_id_columns(tables, roles.id, names)
-    notes += [describe_row_numbers(pool.num_rows)] if roles.id is None else []
-    cost_log, cost_pool = None, None
-    if roles.cost is not None:
-        costs = [read_numbers(t, roles.cost, "cost", what) for t, what in zip(tables, names, strict=True)]
-        cost_log, cost_pool = _join(costs[:-1]), costs[-1]
-    group_log, group_pool = None, None
-    if roles.group is not None:
-        groups = [read_groups(t, roles.group, what) for t, what in zip(tables, names, strict=True)]
-        group_log, group_pool = _join(groups[:-1]), groups[-1]
-    if sources == [ESTIMATE]:
-        estimated = chances.estimate(X_log, ~missing, X_pool, random_state=random_state)
-        q_log, q_pool = estimated.logged, np.asarray(estimated.pool)
-        notes += estimated.notes
-    else:
-        by_log = [_propensity_of(source, tables, X_log, X_pool, names) for source in sources]
-        sizes = _log_sizes(by_log, [log.num_rows for log in logs], kept_only_labelled)
-        mixture = chances.mixture_propensity(by_log, sizes) if len(by_log) > 1 else by_log[0]
-        q_log, q_pool = mixture[: X_log.shape[0]], mixture[X_log.shape[0] :]
-    q_log, q_pool, warnings = raise_to_floor(q_log, q_pool, propensity_floor)
-    notes += warnings
-    logged = LoggedData(X_log, labels, q_log, _join(ids[:-1]), class_values, cost_log, encoder.groups, group_log)
-    prices = None if roles.price is None else read_numbers(pool, roles.price, "price", names[-1])
-    loaded_pool = Pool(X_pool, q_pool, ids[-1], cost_pool, encoder.groups, group_pool, prices)
-    if kept_only_labelled:
-        completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
-        logged, notes = completed.logged, [*notes, *completed.notes]
-    return LoadedProblem(logged, loaded_pool, encoder, (*notes, *find_doubts(logged, pool, roles.label)))
+    X = [encoder.encode(table) for table in tables]
+    ids = _read_id_columns(logs, pools, roles.id, names, may_repeat=not sources)
+    notes += [describe_row_numbers(0 if not pools else pools[0].num_rows)] if roles.id is None else []
+    costs = [
+        None if roles.cost is None else read_numbers(t, roles.cost, "cost", name)
+        for t, name in zip(tables, names, strict=True)
+    ]
+    groups = [
+        None if roles.group is None else read_groups(t, roles.group, name)
+        for t, name in zip(tables, names, strict=True)
+    ]
+    q_log, q_pool = None, None
+    if sources:
+        by_log = [_propensity_of(source, tables, X, names) for source in sources]
+        mixture = chances.mixture_propensity(by_log, [log.num_rows for log in logs]) if n_logs > 1 else by_log[0]
+        n_logged = sum(log.num_rows for log in logs)
+        q_log, q_pool, warnings = raise_to_floor(mixture[:n_logged], mixture[n_logged:], propensity_floor)
+        notes += warnings
+    log = LoggedData(
+        _join(X[:n_logs]),
+        labels,
+        q_log,
+        _join(ids[:n_logs]),
+        class_values,
+        _join(costs[:n_logs]),
+        encoder.groups,
+        _join(groups[:n_logs]),
+    )
+    if not pools:
+        return LoadedProblem(log, None, encoder, tuple(notes))
+    prices = None if roles.price is None else read_numbers(pools[0], roles.price, "price", names[-1])
+    pool = Pool(X[-1], q_pool, ids[-1], costs[-1], encoder.groups, groups[-1], prices)
+    return LoadedProblem(log, pool, encoder, (*notes, *find_doubts(log, pools[0], roles.label)))
 
 
 def describe_row_numbers(n_pool: int) -> str:
-    """Return how rows without ids are numbered, in a sentence."""
+    """Return how rows without ids are numbered, in a sentence; of one table, `n_pool` is 0."""
+    if n_pool == 0:
+        return "No id column was named: rows are numbered from 0 in their order."
     return f"No id column was named: pool rows are numbered from 0 in their order, and log rows from {n_pool} on."
+
+
+def load(
+    logged: TableSource | Sequence[TableSource],
+    pool: TableSource | None = None,
+    *,
+    label: str,
+    propensity: Propensity = None,
+    id: str | None = None,
+    features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    cost: str | None = None,
+    group: str | None = None,
+    known_before: Sequence[str] = (),
+    price: str | None = None,
+    classes: Sequence[Label] | None = None,
+    positive: Positive = None,
+    propensity_floor: float | None = None,
+    max_categories: int = 50,
+    table_format: TableFormat | None = None,
+) -> LoadedProblem:
+    """Return a log and a pool from files or frames, for ``run``, ``Session``, ``Campaign`` and ``diagnose``.
+
+    Parameters
+    ----------
+    logged : table, or list of tables
+        The log: files, or pandas, polars or pyarrow frames. Without a pool, its rows without a label can be asked about.
+    pool : table, optional
+        The rows that can be asked about.
+    label, id, cost, group, price : str
+        The columns of labels, ids, costs of a mistake, groups of related rows, and prices of labels.
+    propensity : optional
+        The column (number, policy) with the probability with which a system drew each row's label; leave it out if nobody recorded it.
+    features, exclude, known_before : sequence of str
+        The columns to use, by default all that every table has; columns to leave out; columns that are known before the label is.
+    classes, positive, propensity_floor, max_categories
+        As for ``load_problem``.
+    table_format : TableFormat, optional
+        How files are written; detected by default.
+
+    Returns
+    -------
+    LoadedProblem
+        Unpacks into log and pool; `encoder` makes features of new rows, `notes` say what was done.
+
+    Examples
+    --------
+    >>> import observal as ob, pandas as pd
+    >>> table = pd.DataFrame({"loan": [1, 2, 3, 4], "age": [30, 40, 50, 60], "outcome": ["paid", None, "default", None]})
+    >>> log, pool = ob.load(table, label="outcome", id="loan")
+    >>> log, pool
+    (LoggedData(4 rows × 1 features, 2 revealed, classes ['paid', 'default']), None)
+    """
+    roles = TableRoles(
+        label,
+        None,
+        id,
+        cost,
+        None if features is None else tuple(features),
+        tuple(exclude),
+        group,
+        tuple(known_before),
+        price,
+    )
+    if table_format is not None:
+        sources = [*(logged if isinstance(logged, list | tuple) else [logged]), *([] if pool is None else [pool])]
+        tables = read_tables(sources, id, label, table_format)
+        logged, pool = (tables, None) if pool is None else (tables[:-1], tables[-1])
+    return load_problem(
+        logged,
+        pool,
+        roles,
+        propensity=propensity,
+        classes=classes,
+        positive=positive,
+        propensity_floor=propensity_floor,
+        max_categories=max_categories,
+    )
 
 
 def raise_to_floor(log: Floats, pool: Floats, floor: float | None) -> tuple[Floats, Floats, list[str]]:
@@ -194,17 +272,18 @@ def find_doubts(logged: LoggedData, pool: ColumnSource, label: str) -> list[str]
     if chances.keeps_labelled_only(logged):
         doubts.append(
             f"{WARNING}Every row of the log has a label, though their mean propensity is {logged.propensity.mean():.3g}; if the log "
-            "kept only its labelled rows, say so, because the missing rows must be counted."
+            "kept only its labelled rows, give all rows that the old policy saw, or leave the propensities out."
         )
     return doubts
 
 
-def _table_names(logs: Sequence[pa.Table], pool: pa.Table) -> list[str]:
+def _table_names(logs: Sequence[pa.Table], pools: Sequence[pa.Table]) -> list[str]:
     """Return what the tables are called in messages; refuse empty ones."""
     if not logs:
         raise InvalidInput("No log was given; give the rows that the old policy looked at.")
-    names = [*(["The log"] if len(logs) == 1 else [f"Log {j + 1}" for j in range(len(logs))]), "The pool"]
-    for table, name in zip([*logs, pool], names, strict=True):
+    of_logs = [f"Log {j + 1}" for j in range(len(logs))] if len(logs) > 1 else ["The log" if pools else "The table"]
+    names = [*of_logs, *(["The pool"] if pools else [])]
+    for table, name in zip([*logs, *pools], names, strict=True):
         if table.num_rows == 0:
             raise InvalidInput(f"{name} has columns but no rows; give a table with rows.")
     return names
@@ -225,12 +304,16 @@ def _describe_readings(tables: Sequence[pa.Table], names: Sequence[str]) -> list
     return [*notes, *by_column.values()]
 
 
-def _propensity_sources(propensity: Propensity, roles: TableRoles, n_logs: int) -> list[LogPropensity]:
+def _propensity_sources(propensity: Propensity, roles: TableRoles, n_logs: int, has_pool: bool) -> list[LogPropensity]:
+    """Return where each log's propensities come from; nothing if nobody recorded them."""
     source = roles.propensity if propensity is None else propensity
     if source is None:
-        raise InvalidInput(f"No propensity source was given; {_HOW}.")
-    if isinstance(source, str) and source == ESTIMATE and propensity is not None:
-        return [ESTIMATE]
+        return []
+    if not has_pool:
+        raise InvalidInput(
+            "One table needs no propensities, because each of its rows has a label or can be asked about, but some were given; leave them "
+            "out, or give the pool as a second table."
+        )
     if isinstance(source, Sequence) and not isinstance(source, str):
         if len(source) != n_logs or any(entry is None for entry in source):
             raise InvalidInput(
@@ -239,34 +322,24 @@ def _propensity_sources(propensity: Propensity, roles: TableRoles, n_logs: int) 
         return list(source)
     if n_logs > 1 and not isinstance(source, float | int):
         raise InvalidInput(
-            f"{n_logs} logs need the propensity of each log's policy at every row, but only one was given; give a list of "
-            f"{n_logs} columns or policies, or estimate their mixture with propensity='estimate'."
+            f"{n_logs} logs need the propensity of each log's policy at every row, but only one was given; {_HOW}."
         )
     return [source]
 
 
 def _propensity_of(
-    source: LogPropensity, tables: Sequence[pa.Table], X_log: Floats, X_pool: Floats, names: Sequence[str]
+    source: LogPropensity, tables: Sequence[pa.Table], X: Sequence[Floats], names: Sequence[str]
 ) -> Floats:
     """Return one policy's propensity at every row: of the logs first, then of the pool."""
     if isinstance(source, float | int):
-        return chances.known(source, X_log.shape[0] + X_pool.shape[0])
+        return chances.known(source, sum(table.num_rows for table in tables))
     if not isinstance(source, str):
-        return np.concatenate([chances.from_policy(source, X) for X in (X_log, X_pool)])
+        return np.concatenate([chances.from_policy(source, part) for part in (_join(X[:-1]), X[-1])])
     parts = [
         check_propensity(read_numbers(table, source, "propensity", name), table.num_rows, name)
         for table, name in zip(tables, names, strict=True)
     ]
     return np.concatenate(parts)
-
-
-def _log_sizes(by_log: Sequence[Floats], rows: Sequence[int], kept_only_labelled: bool) -> list[int]:
-    """Return how many rows each log's policy saw, which is more than a log has that kept only its labelled rows."""
-    if not kept_only_labelled or len(by_log) == 1:
-        return list(rows)
-    ends = np.cumsum([0, *rows])
-    own = [q[start:end] for q, start, end in zip(by_log, ends[:-1], ends[1:], strict=True)]
-    return [chances.count_logged_rows(q).n_logged_rows for q in own]
 
 
 def _read_label_columns(
@@ -280,14 +353,16 @@ def _read_label_columns(
     return labels, missing, values
 
 
-def _read_id_columns(tables: Sequence[pa.Table], id: str | None, names: Sequence[str]) -> list[NDArray[Any]]:
-    """Return the ids of each table; without a column of ids, pool rows are numbered first."""
+def _read_id_columns(
+    logs: Sequence[pa.Table], pools: Sequence[pa.Table], id: str | None, names: Sequence[str], may_repeat: bool
+) -> list[NDArray[Any]]:
+    """Return the ids of each table; without a column of ids, pool rows are numbered first. `may_repeat` is as for ``read_ids``."""
     if id is not None:
-        return read_ids(tables, id, names)
-    n_pool = tables[-1].num_rows
-    ends = np.cumsum([n_pool, *(log.num_rows for log in tables[:-1])])
-    return [*(np.arange(start, end) for start, end in pairwise(ends)), np.arange(n_pool)]
+        return read_ids([*logs, *pools], id, names, may_repeat)
+    n_pool = sum(pool.num_rows for pool in pools)
+    ends = np.cumsum([n_pool, *(log.num_rows for log in logs)])
+    return [*(np.arange(start, end) for start, end in pairwise(ends)), *([np.arange(n_pool)] if pools else [])]
 
 
-def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _join(parts: Sequence[Any]) -> Any:
+    return parts[0] if len(parts) == 1 or parts[0] is None else np.concatenate(parts)

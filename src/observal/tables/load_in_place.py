@@ -20,7 +20,6 @@ from observal.problem.labels import CodedLabels
 from observal.tables.classes import Label, Positive, as_label, check_classes, order_classes
 from observal.tables.encoder import TableEncoder, learn_rules
 from observal.tables.load import (
-    ESTIMATE,
     LoadedProblem,
     Propensity,
     describe_row_numbers,
@@ -84,7 +83,7 @@ class ColumnTable:
 
 def can_stay(logs: Sequence[TableSource], propensity: Propensity, options: TableFormat) -> bool:
     """Tell whether tables can stay in place: one log, a column of propensities, and no options for how they are written."""
-    return len(logs) == 1 and isinstance(propensity, str) and propensity != ESTIMATE and options == TableFormat()
+    return len(logs) == 1 and isinstance(propensity, str) and options == TableFormat()
 
 
 def is_parquet(source: TableSource | Sequence[TableSource]) -> bool:
@@ -187,10 +186,9 @@ def _check_sources(logged: Source, pool: Source, propensity: Propensity) -> str:
             raise InvalidInput(
                 f"Tables that stay in place must be Parquet, but {name} is not; write it as Parquet, or leave out in_place (--in-place)."
             )
-    if not isinstance(propensity, str) or propensity == ESTIMATE:
+    if not isinstance(propensity, str):
         raise InvalidInput(
-            f"Tables that stay in place need a column with propensities, but {propensity!r} was given; write estimated propensities "
-            "into a column first."
+            f"Tables that stay in place need a column with propensities, but {propensity!r} was given; name one (propensity=)."
         )
     return propensity
 

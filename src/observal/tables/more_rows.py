@@ -35,7 +35,7 @@ class PropensityOrigin:
 
     columns: tuple[str, ...] = ()  # the columns of the pool that have them
     number: float | None = None  # the number that all rows have
-    estimated: bool = False  # whether they were estimated from the log
+    estimated: bool = False  # whether they were estimated from the log, in a campaign of an earlier version
     floor: float | None = None  # what smaller ones were raised to
 
 
@@ -76,9 +76,6 @@ def _propensities(table: pa.Table, source: PropensityOrigin, problem: Problem, X
         q = check_propensity(read_numbers(table, source.columns[0], "propensity", WHAT), table.num_rows, WHAT)
     elif source.number is not None:
         q = chances.known(source.number, table.num_rows)
-    elif source.estimated:
-        logged = problem.logged
-        q = np.asarray(chances.estimate(logged.X, logged.revealed, X, random_state=random_state).pool)
     else:
         raise InvalidInput(f"No propensities were given for the new rows; {_HOW}.")
     return q if source.floor is None else chances.apply_floor(q, source.floor, WHAT).propensity

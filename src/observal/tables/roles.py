@@ -214,7 +214,9 @@ def read_labels(
     return labels, missing_mask(labels, () if classes is None else classes)
 
 
-def read_ids(tables: Sequence[pa.Table], name: str, whats: Sequence[str]) -> list[NDArray[Any]]:
+def read_ids(
+    tables: Sequence[pa.Table], name: str, whats: Sequence[str], may_repeat: bool = False
+) -> list[NDArray[Any]]:
     """Return the ids of each table: all integers, or all text, and none of them twice.
 
     Parameters
@@ -225,6 +227,8 @@ def read_ids(tables: Sequence[pa.Table], name: str, whats: Sequence[str]) -> lis
         The column of ids.
     whats : sequence of str
         What each table is called in messages.
+    may_repeat : bool
+        Whether the last table, the pool, may have ids of the others: of the same rows.
 
     Examples
     --------
@@ -237,7 +241,7 @@ def read_ids(tables: Sequence[pa.Table], name: str, whats: Sequence[str]) -> lis
     if any(ids.dtype == object for ids in columns):
         columns = [np.array([str(value) for value in ids.tolist()], dtype=object) for ids in columns]
     place_of: dict[int | str, int] = {}
-    for place, ids in enumerate(columns):
+    for place, ids in enumerate(columns[:-1] if may_repeat else columns):
         for value in ids.tolist():
             first = place_of.setdefault(value, place)
             if first != place:
