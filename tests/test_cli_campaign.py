@@ -235,7 +235,7 @@ def test_init_help_has_groups_and_everyday_options_first():
     headings = ["Options:", "Tables:", "What to learn:", "How to buy labels:", "People who label:"]
     assert [line for line in said.splitlines() if line in headings] == headings
     everyday = said.partition("Tables:")[0]
-    for name in ("--logged", "--pool", "--label", "--propensity", "--estimate-propensity", "--exclude", "--budget"):
+    for name in ("--logged", "--pool", "--label", "--propensity", "--exclude", "--budget"):
         assert name in everyday
 
 
@@ -250,11 +250,9 @@ def test_init_help_has_groups_and_everyday_options_first():
         (["ask", "{}/campaign.db", "--csv", "--json"], 2, "not both"),
         (["ask", "{}/campaign.db", "--annotator", ""], 1, "must be printable text"),
         (["export", "{}/campaign.db", "{}/no/m.model"], 1, "No such file"),
-        (
-            ["init", "{}/campaign.db", "--logged", "{}/log.csv", "--pool", "{}/log.csv", "--label", "y"],
-            2,
-            "--propensity",
-        ),
+        (["init", "{}/c.db", "--logged", "{}/log.csv", "--label", "y"], 2, "--logged needs --pool FILE"),
+        (["init", "{}/c.db", "--label", "y"], 2, "give one table"),
+        (["init", "{}/c.db", "{}/log.csv", "--pool", "{}/log.csv", "--label", "y"], 2, "give one table"),
         (["ask"], 2, "Missing argument"),
     ],
 )
@@ -375,9 +373,9 @@ def test_report_that_says_buy_names_the_command_to_buy_with(files):
     assert "<strong>Next:</strong> raise the budget with observal extend" in page
 
 
-def test_estimated_propensities_and_several_logs(files):
+def test_unknown_propensities_and_several_logs(files):
     arguments = [a for a in init(files, files / "e.db") if a not in ("--propensity", "q0")]
-    observal(*arguments, "--estimate-propensity", "--features", "age,home")
+    observal(*arguments, "--features", "age,home")
     assert len(json.loads(observal("ask", files / "e.db", "--json"))["rows"]) == 10
     frame = pd.read_csv(files / "log.csv")
     frame["id"] = "second " + frame["id"]
@@ -391,7 +389,9 @@ COMMANDS = ["init", "ask", "tell", "status", "history", "release", "export"]
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_an_example(command):
-    assert f"observal {command} campaign.db" in " ".join(observal(command, "--help").split())
+    assert f"observal {command} {'loans.db' if command == 'init' else 'campaign.db'}" in " ".join(
+        observal(command, "--help").split()
+    )
 
 
 def process(*arguments, **environment):

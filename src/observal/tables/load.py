@@ -309,6 +309,11 @@ def _propensity_sources(propensity: Propensity, roles: TableRoles, n_logs: int, 
     source = roles.propensity if propensity is None else propensity
     if source is None:
         return []
+    if propensity == "estimate":
+        raise InvalidInput(
+            "Propensities are not estimated, because nobody can check what the old policy looked at, but 'estimate' was given; leave the "
+            "propensity out, or name a column with probabilities that you trust."
+        )
     if not has_pool:
         raise InvalidInput(
             "One table needs no propensities, because each of its rows has a label or can be asked about, but some were given; leave them "
