@@ -232,7 +232,7 @@ class Campaign(Labelling[SqlTransaction]):
         problem.require_numbers("A campaign", "use Campaign.create, which encodes columns of any kind")
         goals = GivenGoals(population, looks, tolerance, width, objective)
         settings = make_settings(problem, method, goals, label_budget, random_state, overlap, budget_cost)
-        columns = {} if pool.rows.is_sparse else dict(zip(settings.features, pool.X.T, strict=True))
+        columns = {} if pool.rows.is_sparse else dict(zip(settings.features, problem.pool.X.T, strict=True))
         return cls._make(where, problem, pa.table(columns), settings, None)
 
     @classmethod
@@ -460,6 +460,7 @@ class Campaign(Labelling[SqlTransaction]):
             )
         if propensity is not None:
             raise InvalidInput("A Pool has its own propensities, but another one was given; leave out propensity.")
+        pool = problem.align(pool, list(settings.features) if settings.named else None, "The new pool")
         return pool, pa.table(dict(zip(settings.features, pool.X.T, strict=False)))
 
     # -- after the campaign -------------------------------------------------------------------------------------

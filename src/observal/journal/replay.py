@@ -20,6 +20,7 @@ from observal.intervals.looks import stretch
 from observal.intervals.measures import judged_by
 from observal.intervals.state import PoolState
 from observal.intervals.stopping import LEAST_BOUGHT, chances_of, estimate_gain, still_to_gain
+from observal.journal.records import name_columns
 from observal.journal.settings import Settings
 from observal.journal.stored_fit import NamedInterval, RoundChances, StoredFit
 from observal.methods import Method
@@ -92,8 +93,10 @@ class Replay:
         random_state: int,
         goals: Goals | None = None,
         label_budget: int | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         self.label_budget = label_budget
+        self._names = names
         if not method.by_parts:
             problem = problem.in_memory()
         self.problem = replace(problem, goals=goals or Goals())
@@ -240,13 +243,14 @@ class Replay:
         """Return the summary of a closed round, fitted when first read."""
         if k not in self._rounds:
             self._rounds[k] = self._method.describe(self.problem, self.states[k])
+            name_columns(self._rounds[k].estimator, self._names)
         return self._rounds[k]
 
     def estimator(self, k: int) -> Any:
         """Return the classifier of a closed round, if possible without predicting the pool."""
         if k in self._rounds:
             return self._rounds[k].estimator
-        return self._method.estimator_of(self.problem, self.states[k])
+        return name_columns(self._method.estimator_of(self.problem, self.states[k]), self._names)
 
     def returned_round(self, k: int) -> int | None:
         """Return the earlier round whose classifier is returned if the run ends at round `k`; None for its own."""
@@ -398,7 +402,8 @@ def _check_intervals(intervals: Mapping[str, Interval]) -> None:
 def start_replay(problem: Problem, settings: Settings) -> Replay:
     """Return the replay of a session or campaign with these settings, at round 0."""
     budgets = [budget for budget in (settings.label_budget, _most_labels(problem, settings)) if budget is not None]
-    return Replay(problem, settings.method, settings.random_state, settings.goals, min(budgets, default=None))
+    names = list(settings.features) if settings.named else None
+    return Replay(problem, settings.method, settings.random_state, settings.goals, min(budgets, default=None), names)
 
 
 def _most_labels(problem: Problem, settings: Settings) -> int | None:

@@ -16,7 +16,6 @@ from observal.diagnosis.rare_class import label_counts, rare_class_notes, typo_s
 from observal.errors import InvalidInput
 from observal.methods import Method, MethodLike, as_method
 from observal.problem.column_groups import ColumnGroups
-from observal.problem.data import Pool
 from observal.problem.goals import Goals, Looks
 from observal.problem.objectives import canonical
 from observal.problem.problem import Problem
@@ -142,6 +141,8 @@ class Settings:
         The column with the cost of labels.
     budget_cost : float, optional
         What all labels together may cost.
+    named : bool
+        Whether `features` are the columns of tables; those of arrays are only numbered.
 
     Examples
     --------
@@ -178,6 +179,7 @@ class Settings:
     arrays: Mapping[str, StoredArray] = field(default_factory=dict)
     price: str | None = None
     budget_cost: float | None = None
+    named: bool = False
 
     def __post_init__(self) -> None:
         if self.budget_cost is not None:
@@ -261,7 +263,8 @@ def make_settings(
             f"A budget of {budget_cost:g} for the cost of labels needs the price of each, but the pool has none; name the column with "
             "--price (price=), or give the number of labels with --budget (label_budget=)."
         )
-    features = _feature_names(pool) if tables is None else tables.encoder.names
+    names = problem.names if tables is None else tables.encoder.names
+    features = names or pool.rows.feature_names
     notes = () if tables is None else tables.notes
     population = given.population
     if population is None:
@@ -287,6 +290,7 @@ def make_settings(
         notes=tuple(notes),
         column_groups=problem.column_groups,
         budget_cost=budget_cost,
+        named=names is not None,
     )
     if tables is None:
         return settings
@@ -305,14 +309,6 @@ def make_settings(
         display=tables.display,
         price=tables.price,
     )
-
-
-def _feature_names(pool: Pool) -> Sequence[str]:
-    """Return a table's column names, or numbered names for an array."""
-    names = [] if pool.frame is None else [str(name) for name in pool.frame.names]
-    if names and len(set(names)) == len(names):
-        return names
-    return pool.rows.feature_names
 
 
 def _choose_population(problem: Problem, names: Sequence[str]) -> tuple[str, list[str]]:

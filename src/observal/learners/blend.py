@@ -145,7 +145,7 @@ class Blend:
 
     def _in_blocks(self, X: Features, function: Callable[[Matrix], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
         """Apply a function to blocks of rows, in parallel, and return the concatenated columns."""
-        return rows_to_predict(X, self.n_features).collect(function)
+        return rows_to_predict(X, self.n_features, self).collect(function)
 
 
 def map_in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:

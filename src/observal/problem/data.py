@@ -212,7 +212,7 @@ class Pool:
     Parameters
     ----------
     X : array, sparse matrix or table of shape (rows, features)
-        As for the log, in the same columns. Not copied: do not change it afterwards.
+        As for the log, with the same columns, in any order if they have names. Not copied: do not change it afterwards.
     propensity : array of shape (rows,) or one number
         Q0(x): the probability that the old policy would have revealed the row's label. 0 is allowed.
     ids : array of shape (rows,), optional

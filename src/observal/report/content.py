@@ -116,9 +116,9 @@ class ReportContent:
     sources: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        Problem(self.logged, self.pool).require_numbers(
-            "A report", "make the log and the pool with observal.load_problem"
-        )
+        problem = Problem(self.logged, self.pool)
+        problem.require_numbers("A report", "make the log and the pool with observal.load_problem")
+        object.__setattr__(self, "pool", problem.pool)
         check_feature_names(self.feature_names, self.logged.X.shape[1])
 
     @property
