@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from observal.checks import check_whole
-from observal.errors import InvalidInput, InvalidLabel
+from observal.errors import InvalidInput
 from observal.exchange.label_tools import AGENT, DrawnRow, read_exchange
 from observal.exchange.model_file import load_model, save_model
 from observal.exchange.onnx_file import ONNX, write_onnx
@@ -43,7 +43,8 @@ from observal.methods import MethodLike
 from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
 from observal.problem.goals import Looks
-from observal.problem.objectives import TOLERANCE, canonical, is_about_last
+from observal.problem.labels import refuse_alike
+from observal.problem.objectives import TOLERANCE
 from observal.problem.problem import Problem
 from observal.report.monitoring import Monitoring, NewTable, draw_rows, monitor
 from observal.session import Labelling, Session
@@ -172,13 +173,6 @@ class Campaign(Labelling[SqlTransaction]):
             options.price,
         )
         loaded = load_tables(logs, pool, roles, propensity, options, random_state)
-        classes = loaded.problem.logged.classes.tolist()
-        is_named = options.classes is not None or not (options.positive is None or callable(options.positive))
-        if len(classes) > 2 and not is_named and is_about_last(canonical(objective, classes), len(classes)):
-            raise InvalidInput(
-                f"The objective {objective!r} is about one class, but there are {len(classes)} ({', '.join(map(str, classes))}); "
-                "name it with --positive (positive=)."
-            )
         goals = GivenGoals(population, looks, tolerance, width, objective)
         settings = make_settings(
             loaded.problem, method, goals, label_budget, random_state, overlap, budget_cost, loaded
@@ -251,8 +245,7 @@ class Campaign(Labelling[SqlTransaction]):
         classes = tuple(
             value if isinstance(value, bool | int | float | str) else str(value) for value in settings.classes
         )
-        if len({str(value) for value in classes}) < len(classes):
-            raise InvalidLabel(f"Classes must differ as text, but they are {list(classes)}; rename one of them.")
+        refuse_alike(classes)
         start_replay(problem, settings)
 
         def fill(connection: StoreConnection) -> None:

@@ -474,7 +474,7 @@ def ask_positive(progress: ProgressBar | None, classes: Sequence[Any]) -> str:
 def _as_number(text: str) -> int | float | str:
     for kind in (int, float):
         try:
-            return kind(text)
+            return kind(text) if text.casefold() != "nan" else text
         except ValueError:
             continue
     return text

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from observal.errors import InvalidInput
-from observal.problem.labels import is_missing
-from observal.tables.classes import ClassFinder, Label
+from observal.problem.labels import ClassFinder, Label, is_missing
 from observal.tables.spreadsheets import COMPUTE, cell_text, csv_rows, read_workbook, restore_cell
 from observal.tables.table_format import TableFormat, decode_text, detect_encoding, detect_separator
 

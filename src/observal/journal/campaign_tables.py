@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 from observal.errors import InvalidInput, hide_secrets, one_line
 from observal.journal.settings import Display
 from observal.parquet import ExecutorLike, Source
+from observal.problem.labels import Label
 from observal.problem.problem import Problem
 from observal.tables import LoadedProblem, TableEncoder, TableRoles
-from observal.tables.classes import Label, Positive
+from observal.tables.classes import Positive
 from observal.tables.load import Propensity
 from observal.tables.more_rows import PropensityOrigin
 from observal.tables.table_format import TableFormat, reading_of
@@ -176,7 +177,7 @@ def _copy(
     from observal.tables.read import read_tables
     from observal.tables.table_format import without_reading
 
-    *tables, rows = read_tables([*logs, pool], roles.id, roles.label, format_)
+    *tables, rows = read_tables([*logs, pool], roles.id, roles.label, format_, options.classes)
     roles = roles.within({name for table in (*tables, rows) for name in table.column_names})
     display = _make_display(options, rows)
     column = display.image_column

@@ -17,7 +17,7 @@ from observal.errors import InvalidInput
 from observal.methods import Method, MethodLike, as_method
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.goals import Goals, Looks
-from observal.problem.objectives import canonical
+from observal.problem.objectives import canonical, is_about_last
 from observal.problem.problem import Problem
 from observal.problem.words import WARNING
 from observal.tables.encoder import TableEncoder
@@ -253,6 +253,11 @@ def make_settings(
     logged, pool = problem.logged, problem.pool
     classes = logged.classes.tolist()
     objective = canonical(given.objective or "error", classes)
+    if len(classes) > 2 and not logged.is_positive_named and is_about_last(objective, len(classes)):
+        raise InvalidInput(
+            f"The objective {objective!r} is about one class, but there are {len(classes)} ({', '.join(map(str, classes))}); "
+            "name it with --positive (positive=), or for arrays put it last in classes=."
+        )
     if objective != "error" and not method.follows_objective:
         raise InvalidInput(
             f"{type(method).__name__} can only aim for the fewest mistakes, but the objective is {objective!r}; "

@@ -54,7 +54,8 @@ class LoggedData:
     ids : array of shape (rows,), optional
         Unique row names; positions by default.
     classes : sequence, optional
-        The label values; needed if the log shows only one of them. The last is the positive class (+1).
+        The label values; needed if the log shows only one of them, and for an objective about one class of more than two. The last
+        is the positive class (+1).
     cost : array of shape (rows,), optional
         The cost of a mistake on the row, in [0, 1]; 1 by default.
     column_groups : ColumnGroups, optional
@@ -82,6 +83,7 @@ class LoggedData:
     revealed: Bools = field(init=False)
     codes: Ints = field(init=False)
     frame: Frame | None = field(init=False)
+    is_positive_named: bool = field(init=False)
 
     def __post_init__(self) -> None:
         X, frame = read_features(self.X, "The log's features")
@@ -103,6 +105,7 @@ class LoggedData:
             groups=check_groups(self.groups, n_rows, "The log"),
             revealed=labels.revealed,
             codes=labels.codes,
+            is_positive_named=self.classes is not None,
         )
 
     @property
@@ -165,7 +168,7 @@ class LoggedData:
         costs = None if cost is None else read_floats(rows, cost, "cost", "The log")
         groups = None if group is None else read_groups(rows, group, "The log")
         chances = read_floats(rows, propensity, "propensity", "The log")
-        return cls(rows, labels, chances, ids, None, costs, groups=groups)
+        return cls(rows, labels, chances, ids, classes, costs, groups=groups)
 
     @classmethod
     def from_frame(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, check_propensity
+from observal.checks import Bools, Floats, check_propensity, keep
 from observal.diagnosis import propensity as chances
 from observal.errors import InvalidInput
 from observal.problem.data import LoggedData, Pool
-from observal.problem.labels import distinct_labels
+from observal.problem.labels import Label, distinct_labels
 from observal.problem.words import WARNING, count
-from observal.tables.classes import Label, Positive, check_classes, order_classes
+from observal.tables.classes import Positive, settle_classes
 from observal.tables.encoder import ColumnSource, TableEncoder
 from observal.tables.read import read_tables
 from observal.tables.roles import TableRoles, column_of, read_groups, read_ids, read_labels, read_numbers
@@ -121,15 +121,12 @@ def load_problem(
     ([0.5, 0.4], ['no', 'yes'])
     """
     sources_of_logs = logged_tables if isinstance(logged_tables, list | tuple) else [logged_tables]
-    *logs, pool = tables = read_tables([*sources_of_logs, pool_table], roles.id, roles.label)
+    *logs, pool = tables = read_tables([*sources_of_logs, pool_table], roles.id, roles.label, None, classes)
     names = _table_names(logs, pool)
     sources = _propensity_sources(propensity, roles, len(logs))
     columns = [source for source in sources if isinstance(source, str) and source != ESTIMATE]
     roles = roles.within({name for table in tables for name in table.column_names})
-    labels, missing, labels_seen = _read_label_columns(logs, roles.label, classes, names)
-    class_values, notes = labels_seen, list[str]()
-    if classes is None or not (positive is None or callable(positive)):
-        class_values, notes = order_classes(labels_seen, Counter(labels[~missing].tolist()), positive, roles.label)
+    labels, missing, class_values, notes = _read_label_columns(logs, roles.label, classes, positive, names)
     encoder = TableEncoder.learn(tables, roles.features, (*roles.named, *columns), max_categories)
     notes = [*notes, *_describe_readings(tables, names), *encoder.notes]
     X_log, X_pool = _join([encoder.encode(log) for log in logs]), encoder.encode(pool)
@@ -160,6 +157,7 @@ def load_problem(
     if kept_only_labelled:
         completed = chances.complete_log(logged, loaded_pool, n_logged_rows, random_state)
         logged, notes = completed.logged, [*notes, *completed.notes]
+    keep(logged, is_positive_named=classes is not None or not (positive is None or callable(positive)))
     return LoadedProblem(logged, loaded_pool, encoder, (*notes, *find_doubts(logged, pool, roles.label)))
 
 
@@ -270,14 +268,16 @@ def _log_sizes(by_log: Sequence[Floats], rows: Sequence[int], kept_only_labelled
 
 
 def _read_label_columns(
-    logs: Sequence[pa.Table], label: str, classes: Sequence[Label] | None, names: Sequence[str]
-) -> tuple[NDArray[Any], Bools, Sequence[Label]]:
+    logs: Sequence[pa.Table], label: str, classes: Sequence[Label] | None, positive: Positive, names: Sequence[str]
+) -> tuple[NDArray[Any], Bools, Sequence[Label], list[str]]:
     columns = [column_of(log, label, "label", name) for log, name in zip(logs, names, strict=False)]
     parts = [read_labels(column, classes) for column in columns]
     labels, missing = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-    values = distinct_labels(labels[~missing]).tolist() if classes is None else classes
-    check_classes(values, label, int((~missing).sum()), classes is not None)
-    return labels, missing, values
+    counts = Counter(labels[~missing].tolist())
+    ordered = {value: counts[value] for value in distinct_labels(labels[~missing]).tolist()}
+    values, usual, notes = settle_classes(ordered, label, classes, positive)
+    labels = np.array([usual.get(value, value) for value in labels.tolist()], dtype=object) if usual else labels
+    return labels, missing, values, notes
 
 
 def _read_id_columns(tables: Sequence[pa.Table], id: str | None, names: Sequence[str]) -> list[NDArray[Any]]:
