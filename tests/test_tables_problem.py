@@ -167,6 +167,10 @@ def changed(table, **columns):
         (lambda: load_problem([pa.table(LOG)] * 2, pa.table(POOL), ROLES), "2 logs need the propensity of each"),
         (lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, propensity=["q0", "q1"]), "2 were given"),
         (lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, kept_only_labelled=True), "1 of 3 have none"),
+        (
+            lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, n_logged_rows=400),
+            r"had, 400, is used only if it kept its labelled rows alone; add --kept-only-labelled \(kept_only_labelled=True\)",
+        ),
     ],
 )
 def test_bad_problem_raises_one_sentence(call, message):

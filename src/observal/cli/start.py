@@ -303,8 +303,9 @@ def diagnose(
             from observal.tables.read import SUFFIXES
 
             is_table = tables[0].lower().endswith(SUFFIXES)
-            if len(tables) > 1 or pool is not None or label is not None or is_table:
-                raise typer.BadParameter("tables need --pool, --label and --propensity; a campaign needs none of them.")
+            given = pool, label, propensity, estimate_propensity, id, exclude, features, group, known_before
+            if len(tables) > 1 or is_table or any((*given, sep, decimal, encoding, missing)):
+                raise typer.BadParameter("tables need --pool, --label, --propensity; a campaign takes no such option.")
             subject = _campaign_subject(tables[0], dask, progress)
         else:
             from observal.tables import TableRoles

@@ -138,8 +138,8 @@ def load_tables(
     from observal.tables.load_in_place import can_stay, is_large, load_in_place
 
     format_ = TableFormat(options.sep, options.decimal, options.encoding, tuple(options.missing))
-    has_pictures = any((options.images, options.image_column, options.pixels))
-    simple = not options.kept_only_labelled and not has_pictures and can_stay(logs, propensity, format_)
+    pictures, n_rows = (options.images, options.image_column, options.pixels), options.n_logged_rows
+    simple = not any((options.kept_only_labelled, n_rows, *pictures)) and can_stay(logs, propensity, format_)
     if not (options.in_place or (options.in_place is None and simple and is_large([*logs, pool]))):
         return _copy(logs, pool, roles, propensity, options, format_, random_state)
     if not simple or not isinstance(propensity, str):

@@ -7,6 +7,7 @@ states on every machine, up to floating-point rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, NotPredictable
 from observal.intervals.contradiction import COMPARED
 from observal.intervals.looks import stretch
 from observal.intervals.measures import judged_by
@@ -27,6 +28,7 @@ from observal.methods import Method
 from observal.problem.goals import Goals
 from observal.problem.interval import Interval
 from observal.problem.judged_rows import JudgedRows
+from observal.problem.method import check_classes
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Recorded, Round
@@ -224,6 +226,8 @@ class Replay:
     def next_plan(self, open_plans: Sequence[Plan] = ()) -> Plan | Stop:
         """Return the method's plan after the last closed round, excluding rows of later open rounds."""
         state = self.states[-1]
+        if not self.closed:
+            self.round(0)  # refuses a classifier with the wrong classes before any label is bought
         if open_plans:
             state = state.while_open(np.concatenate([plan.asked for plan in open_plans]))
         return self._method.plan(self.problem, state, self._rng(len(self.states) + len(open_plans), 0))
@@ -242,15 +246,25 @@ class Replay:
     def round(self, k: int) -> Round:
         """Return the summary of a closed round, fitted when first read."""
         if k not in self._rounds:
-            self._rounds[k] = self._method.describe(self.problem, self.states[k])
-            name_columns(self._rounds[k].estimator, self._names)
+            round_ = self._method.describe(self.problem, self.states[k])
+            self._checked(round_.estimator)
+            self._rounds[k] = round_
         return self._rounds[k]
 
     def estimator(self, k: int) -> Any:
         """Return the classifier of a closed round, if possible without predicting the pool."""
         if k in self._rounds:
             return self._rounds[k].estimator
-        return name_columns(self._method.estimator_of(self.problem, self.states[k]), self._names)
+        return self._checked(self._method.estimator_of(self.problem, self.states[k]))
+
+    def _checked(self, estimator: Any) -> Any:
+        """Return a classifier that knows its columns; reject one that predicts other classes than the problem's, such as their codes."""
+        name_columns(estimator, self._names)
+        few = np.arange(min(20, self.problem.n_logged))  # rows in files are not read for this
+        rows = None if self.problem.in_parts else self.problem.select(few).for_estimator()
+        with suppress(NotPredictable):  # classifiers known by their predictions on given rows only
+            check_classes(estimator, self.problem.logged.classes.tolist(), rows)
+        return estimator
 
     def returned_round(self, k: int) -> int | None:
         """Return the earlier round whose classifier is returned if the run ends at round `k`; None for its own."""

@@ -120,6 +120,11 @@ def load_problem(
     >>> loaded.pool.propensity.tolist(), loaded.logged.classes.tolist()
     ([0.5, 0.4], ['no', 'yes'])
     """
+    if n_logged_rows is not None and not kept_only_labelled:
+        raise InvalidInput(
+            f"The number of rows that the log had, {n_logged_rows}, is used only if it kept its labelled rows alone; add "
+            "--kept-only-labelled (kept_only_labelled=True), or leave out --n-logged-rows (n_logged_rows=)."
+        )
     sources_of_logs = logged_tables if isinstance(logged_tables, list | tuple) else [logged_tables]
     *logs, pool = tables = read_tables([*sources_of_logs, pool_table], roles.id, roles.label, None, classes)
     names = _table_names(logs, pool)
