@@ -96,6 +96,7 @@ class Campaign(Labelling[SqlTransaction]):
 
     def __init__(self, store: Store, executor: ExecutorLike = None) -> None:
         super().__init__(Engine(SqlJournal(store), executor))
+        self._store = store
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
@@ -515,6 +516,10 @@ class Campaign(Labelling[SqlTransaction]):
             for name, chunk in chunks:
                 connection.read_chunk(name, chunk)
             return Check(engine.ledger.sequence, len(chunks), engine.ledger.bought, engine.ledger.digest)
+
+    def backup(self, path: str | Path, force: bool = False) -> None:
+        """Copy the campaign to a file, with every answer so far, also while others use it; `force` is as for ``export``."""
+        self._store.copy(Path(path), force)
 
     def session(self) -> Session:
         """Return a copy of the campaign as a session in memory; what is told to it is not stored in the campaign."""
