@@ -45,6 +45,7 @@ COMMANDS = [
     "export",
     "history",
     "check",
+    "backup",
 ]
 PASSING = ("time", "observal", "digest", "made", "versions")  # entries of the journal that differ from run to run
 

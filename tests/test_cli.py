@@ -165,11 +165,54 @@ def test_ctrl_c_within_code_run_from_a_string_ends_with_our_exit_code(tmp_path):
     assert "interrupted" in done.stderr
 
 
-def test_options_out_of_range_are_refused(tmp_path):
+def write_tables(folder):
+    """Write a small log and pool, and return the options that name them."""
     rows = [f"r{i},{i % 7 - 3},{'yes' if i % 7 > 3 else 'no'},0.5" for i in range(40)]
-    (tmp_path / "log.csv").write_text("\n".join(["id,x,y,q", *rows]) + "\n")
-    (tmp_path / "pool.csv").write_text("\n".join(["id,x,q", "p1,0,0.5", "p2,1,0.5"]) + "\n")
-    roles = ["--pool", "pool.csv", "--label", "y", "--propensity", "q", "--id", "id"]
+    (folder / "log.csv").write_text("\n".join(["id,x,y,q", *rows]) + "\n")
+    (folder / "pool.csv").write_text("\n".join(["id,x,q", "p1,0,0.5", "p2,1,0.5"]) + "\n")
+    return ["--pool", "pool.csv", "--label", "y", "--propensity", "q", "--id", "id"]
+
+
+def test_options_out_of_range_are_refused(tmp_path):
+    roles = write_tables(tmp_path)
     done = observal("diagnose", "log.csv", *roles, "--target-error", 5, cwd=tmp_path)
     assert "target_error must be above 0 and below 1, but is 5.0" in done.stderr
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        (["--n-logged-rows", 400], "add --kept-only-labelled (kept_only_labelled=True), or leave out --n-logged-rows"),
+        (["--budget-cost", 10], "name the column with --price"),
+        (["--images", "."], "name it with --image-column"),
+        (["--cost-of-checking", 2], "--cost-of-checking needs --cost-of-missing CLASS=COST"),
+        (["--method", "newton", "--priority", "measure"], "--priority works only with --method auto"),
+        (["--dask", "local"], "--dask needs one log and a pool in Parquet"),
+    ],
+)
+def test_option_of_init_without_the_one_it_needs_is_refused(tmp_path, options, needed):
+    roles = write_tables(tmp_path)
+    done = observal("init", "c.db", "--logged", "log.csv", *roles, *options, cwd=tmp_path)
+    assert done.returncode != 0
+    assert needed in " ".join(done.stderr.replace("│", "").split())
+    assert not (tmp_path / "c.db").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--propensity", "q"],
+        ["--estimate-propensity"],
+        *([f"--{name}", "x"] for name in ("id", "exclude", "features", "group", "known-before", "missing", "encoding")),
+        ["--sep", ";"],
+        ["--decimal", ","],
+        ["--label", "y"],
+        ["--pool", "pool.csv"],
+    ],
+)
+def test_option_for_tables_is_refused_where_a_campaign_is_diagnosed(options):
+    done = observal("diagnose", "campaign.db", *options)
+    assert done.returncode == 2
+    words = " ".join(done.stderr.replace("│", "").split())
+    assert "tables need --pool, --label, --propensity; a campaign takes no such option." in words

@@ -128,6 +128,13 @@ class InContext(ClassifierMixin, BaseEstimator):
         return np.stack([(self.y_[near] == code).mean(axis=1) for code in self.classes_], axis=1)
 
 
+class Weighted(InContext):
+    """One of the user's own, which must take weights; TabICL takes none."""
+
+    def fit(self, X, y, sample_weight=None):
+        return super().fit(X, y)
+
+
 @pytest.fixture
 def tabicl(monkeypatch, tmp_path):
     module = ModuleType("tabicl")
@@ -176,7 +183,7 @@ def test_tabicl_reads_local_weights_downloads_nothing_and_sees_a_shortlist(tabic
 def test_slow_learner_of_the_user_sees_the_rows_that_the_others_are_least_sure_of():
     logged, pool, _ = make_problem(3000)
     InContext.shown.clear()
-    method = ob.AutoVC(learners=("linear", "boosted", ("near", InContext(), "slow")))
+    method = ob.AutoVC(learners=("linear", "boosted", ("near", Weighted(), "slow")))
     session = ob.Session(logged, pool, method, label_budget=20)
     ids = session.ask().ids
     assert max(InContext.shown) == SHORTLIST

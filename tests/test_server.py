@@ -690,7 +690,7 @@ def hold(thread):
 
 def test_requests_that_wait_share_a_transaction_and_all_answers_come_first():
     transactions = Transactions()
-    thread, seen = DeskThread(transactions), transactions.seen
+    thread, seen = DeskThread(transactions, lambda: None), transactions.seen
     begin = hold(thread)
     for name, write in (("read", False), ("tell", True), ("ask", True), ("read again", False)):
         thread.submit(lambda name=name: seen.append(name), write)
@@ -701,7 +701,7 @@ def test_requests_that_wait_share_a_transaction_and_all_answers_come_first():
 
 def test_nobody_hears_of_an_answer_before_it_is_stored_and_a_refusal_is_only_ones_own():
     transactions = Transactions()
-    thread = DeskThread(transactions)
+    thread = DeskThread(transactions, lambda: None)
     begin = hold(thread)
     first = thread.submit(lambda: list(transactions.seen), write=True)
     refused = thread.submit(lambda: 1 / 0, write=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from observal.checks import check_whole
-from observal.errors import InvalidInput, InvalidLabel
+from observal.errors import InvalidInput
 from observal.exchange.label_tools import AGENT, DrawnRow, read_exchange
 from observal.exchange.model_file import load_model, save_model
 from observal.exchange.onnx_file import ONNX, write_onnx
@@ -44,7 +44,8 @@ from observal.parquet import ExecutorLike
 from observal.problem.data import LoggedData, Pool
 from observal.problem.given import arrange
 from observal.problem.goals import Looks
-from observal.problem.objectives import TOLERANCE, canonical, is_about_last
+from observal.problem.labels import refuse_alike
+from observal.problem.objectives import TOLERANCE
 from observal.problem.problem import Problem
 from observal.report.monitoring import Monitoring, NewTable, draw_rows, monitor
 from observal.session import Labelling, Session
@@ -96,6 +97,7 @@ class Campaign(Labelling[SqlTransaction]):
 
     def __init__(self, store: Store, executor: ExecutorLike = None) -> None:
         super().__init__(Engine(SqlJournal(store), executor))
+        self._store = store
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
@@ -173,13 +175,6 @@ class Campaign(Labelling[SqlTransaction]):
             options.price,
         )
         loaded = load_tables(logs, pool, roles, propensity, options, population)
-        classes = loaded.problem.logged.classes.tolist()
-        is_named = options.classes is not None or not (options.positive is None or callable(options.positive))
-        if len(classes) > 2 and not is_named and is_about_last(canonical(objective, classes), len(classes)):
-            raise InvalidInput(
-                f"The objective {objective!r} is about one class, but there are {len(classes)} ({', '.join(map(str, classes))}); "
-                "name it with --positive (positive=)."
-            )
         goals = GivenGoals(loaded.population, looks, tolerance, width, objective)
         settings = make_settings(
             loaded.problem, method, goals, label_budget, random_state, overlap, budget_cost, loaded
@@ -234,7 +229,7 @@ class Campaign(Labelling[SqlTransaction]):
         problem.require_numbers("A campaign", "use Campaign.create, which encodes columns of any kind")
         goals = GivenGoals(population, looks, tolerance, width, objective)
         settings = make_settings(problem, method, goals, label_budget, random_state, overlap, budget_cost)
-        columns = {} if pool.rows.is_sparse else dict(zip(settings.features, pool.X.T, strict=True))
+        columns = {} if pool.rows.is_sparse else dict(zip(settings.features, problem.pool.X.T, strict=True))
         return cls._make(where, problem, pa.table(columns), settings, None)
 
     @classmethod
@@ -253,8 +248,7 @@ class Campaign(Labelling[SqlTransaction]):
         classes = tuple(
             value if isinstance(value, bool | int | float | str) else str(value) for value in settings.classes
         )
-        if len({str(value) for value in classes}) < len(classes):
-            raise InvalidLabel(f"Classes must differ as text, but they are {list(classes)}; rename one of them.")
+        refuse_alike(classes)
         start_replay(problem, settings)
 
         def fill(connection: StoreConnection) -> None:
@@ -462,6 +456,7 @@ class Campaign(Labelling[SqlTransaction]):
             )
         if propensity is not None:
             raise InvalidInput("A Pool has its own propensities, but another one was given; leave out propensity.")
+        pool = problem.align(pool, list(settings.features) if settings.named else None, "The new pool")
         return pool, pa.table(dict(zip(settings.features, pool.X.T, strict=False)))
 
     # -- after the campaign -------------------------------------------------------------------------------------
@@ -523,6 +518,10 @@ class Campaign(Labelling[SqlTransaction]):
             for name, chunk in chunks:
                 connection.read_chunk(name, chunk)
             return Check(engine.ledger.sequence, len(chunks), engine.ledger.bought, engine.ledger.digest)
+
+    def backup(self, path: str | Path, force: bool = False) -> None:
+        """Copy the campaign to a file, with every answer so far, also while others use it; `force` is as for ``export``."""
+        self._store.copy(Path(path), force)
 
     def session(self) -> Session:
         """Return a copy of the campaign as a session in memory; what is told to it is not stored in the campaign."""

@@ -156,7 +156,7 @@ def _is_abandoned(entry: os.DirEntry[str], process: int) -> bool:
 
 def _make(partial: Path) -> BinaryIO:
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    return open(os.open(partial, flags, 0o666), "w+b")  # the system applies the umask
+    return open(partial, "w+b", opener=lambda path, _: os.open(path, flags, 0o666))  # the system applies the umask
 
 
 def _hold(descriptor: int) -> None:

@@ -69,17 +69,18 @@ class Labelling(Generic[T]):
         return self.engine.open_round(annotator)
 
     def tell(
-        self, ids: Iterable[Any], labels: Iterable[Any], annotator: str = ANYONE, correct: bool = False
+        self, ids: Iterable[Any], labels: Iterable[Any] = (), annotator: str = ANYONE, correct: bool = False
     ) -> Receipt:
         """Store answers: all of them or, if one is wrong, none.
 
         Parameters
         ----------
         ids : iterable
-            Ids of rows that were asked about, in any order and of any round.
+            Ids of rows that were asked about, in any order and of any round; without `labels`, a mapping or pandas series from id to label.
         labels : iterable
             For each id a class, or its text; None, NaN or ``"skip"`` skips the row, and ``""`` means "not yet". A skip does not
-            count towards the budget. A label told later replaces it, even if the budget is already spent.
+            count towards the budget. A label told later replaces it, even if the budget is already spent. A mapping or pandas
+            series goes by id, except that one with the default index (0, 1, …) goes by position if those are not the ids.
         annotator : str
             Who answers.
         correct : bool
@@ -458,7 +459,7 @@ def run(
     logged, pool, method, label_budget, random_state, population, looks, tolerance, width, objective, budget_cost, executor
         As for ``Session``.
     oracle : callable
-        Takes an array of pool ids and returns their labels; NaN or None skips a row.
+        Takes an array of pool ids and returns their labels in this order or by id, as for ``Session.tell``; NaN or None skips a row.
     on_round : callable, optional
         Called with each ``Round`` when it closes, including round 0.
 

@@ -28,6 +28,7 @@ app = make_app(
             "monitor": results.monitor,
             "history": results.history,
             "check": results.check,
+            "backup": results.backup,
         },
     },
 )

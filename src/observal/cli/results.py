@@ -1,4 +1,4 @@
-"""The commands for results: status, report, export, predict, monitor, history and check."""
+"""The commands for results: status, report, export, predict, monitor, history, check and backup."""
 
 from __future__ import annotations
 
@@ -71,9 +71,6 @@ def status(
         from observal.report.verdict import labels_to_measure
 
         if missing := labels_to_measure(measures.intervals["error"]):
-            if current.open_rows:
-                left = count(current.open_rows, "row is", "rows are")
-                say(f"A round's answers count once all its rows are answered; {left} left.")
             say("Next: " + next_command("ask", campaign, f"-n {current.open_rows or missing} --csv -o labels.csv"))
 
 
@@ -238,9 +235,10 @@ def export(
             _export_rows(opened, label_studio, argilla, force, as_json)
             return
         opened.export(model, force)
-    labels = opened.status().labels
+    current = opened.status()
+    labels = current.labels - current.uncounted
     sentence = f'Model from the log and {labels} labels: {model}. Load it with observal.load_model("{model}").'
-    print_result(as_json, {"model": str(model), "labels": labels}, sentence)
+    print_result(as_json, {"model": str(model), "labels": labels}, f"{sentence} {current.waiting}".strip())
 
 
 def _export_onnx(where: str, path: Path, force: bool, as_json: bool) -> None:
@@ -460,3 +458,18 @@ def check(campaign: Where, as_json: Json = False) -> None:
     with progress_bar("reading", hidden=as_json):
         result = open_campaign(campaign).check()
     print_result(as_json, asdict(result), result)
+
+
+def backup(
+    campaign: Where,
+    copy: Annotated[Path, typer.Argument(help="The file to write, such as monday.db.", metavar="COPY")],
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Copy a campaign to a file, with every answer so far, also while others use it.
+
+    Example: observal backup campaign.db monday.db
+    """
+    open_campaign(campaign).backup(copy, force)
+    labels = open_campaign(str(copy)).labels
+    print_result(as_json, {"copy": str(copy), "labels": labels}, f"Copy with {count(labels, 'label')}: {copy}.")

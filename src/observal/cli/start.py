@@ -305,8 +305,10 @@ def diagnose(
         if label is None:
             from observal.tables.read import SUFFIXES
 
-            if len(tables) > 1 or pool is not None or tables[0].lower().endswith(SUFFIXES):
-                raise typer.BadParameter("tables need --label COLUMN; a campaign needs no options.")
+            is_table = tables[0].lower().endswith(SUFFIXES)
+            given = pool, propensity, id, exclude, features, group, known_before, sep, decimal, encoding, missing
+            if len(tables) > 1 or is_table or any(given):
+                raise typer.BadParameter("tables need --label COLUMN; a campaign takes no such option.")
             subject = _campaign_subject(tables[0], dask, progress)
         else:
             from observal.tables import TableRoles
@@ -471,7 +473,7 @@ def ask_positive(progress: ProgressBar | None, classes: Sequence[Any]) -> str:
 def _as_number(text: str) -> int | float | str:
     for kind in (int, float):
         try:
-            return kind(text)
+            return kind(text) if text.casefold() != "nan" else text
         except ValueError:
             continue
     return text

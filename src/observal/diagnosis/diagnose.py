@@ -385,7 +385,7 @@ def diagnose(
         n_logged_rows=n_logged_rows,
         labelled_only=labelled_only,
         overlap=find_overlap(
-            pool, n_logged_rows, logged.propensity, expected, names, for_tree, date_features, percent_features
+            problem.pool, n_logged_rows, logged.propensity, expected, names, for_tree, date_features, percent_features
         ),
         weights=weights,
         calibration=check_calibration(

@@ -17,7 +17,7 @@ from observal.errors import InvalidInput
 from observal.files import writing
 from observal.journal import codec
 from observal.journal.archive import Damaged, open_archive
-from observal.journal.records import NotPlain, RecordReader, classifiers, encode, records, write_records
+from observal.journal.records import NotPlain, RecordReader, classifiers, encode, name_columns, records, write_records
 
 if TYPE_CHECKING:
     from observal.tables.encoder import TableEncoder
@@ -61,6 +61,7 @@ def save_model(path: str | Path, classifier: object, encoder: TableEncoder | Non
             "format": FORMAT,
             "classifier": encode(classifier, arrays),
             "encoder": None if encoder is None else _encode_encoder(encoder),
+            "columns": None if encoder is not None else getattr(classifier, "feature_names_in_", None),
         }
     except NotPlain as part:
         _save_with_skops(path, classifier, encoder, force, str(part))
@@ -128,7 +129,7 @@ def load_model(path: str | Path, trusted: Collection[str] = ()) -> Any:
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise Damaged(f"its format is not {FORMAT}")
         reader = RecordReader(archive)
-        classifier = reader.read(document["classifier"], classifiers())
+        classifier = name_columns(reader.read(document["classifier"], classifiers()), document.get("columns"))
         reader.check_all_read()
         encoder = document["encoder"]
         return make_model(classifier, None if encoder is None else _read_encoder(encoder))

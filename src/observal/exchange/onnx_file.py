@@ -41,7 +41,7 @@ def write_onnx(path: str | Path, classifier: Any, encoder: TableEncoder | None, 
     """Write a classifier as ONNX; an existing file is replaced only with `force`.
 
     Each column of the table is an input of shape (rows, 1): numbers as doubles, NaN where missing; dates as days since 1970-01-01 and durations in days;
-    text as strings, empty where missing. Without an encoder there is one input, X, of shape (rows, features). The outputs are ``prediction`` and
+    text as strings, empty where missing. Without an encoder there is one input, X, of shape (rows, features), its columns in the order of the log. The outputs are ``prediction`` and
     ``probabilities``, one for each class; the threshold of an objective has decided the prediction.
     """
     check_target(path, force)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from observal.errors import InvalidInput
-from observal.problem.labels import is_missing
-from observal.tables.classes import ClassFinder, Label
+from observal.problem.labels import ClassFinder, Label, is_missing
 from observal.tables.spreadsheets import COMPUTE, cell_text, csv_rows, read_workbook, restore_cell
 from observal.tables.table_format import TableFormat, decode_text, detect_encoding, detect_separator
 
@@ -102,15 +103,18 @@ def _cut_digits(value: Decimal) -> Decimal | None:
     return value // 10**beyond * 10**beyond if 0 < beyond <= _EXCEL_DIGITS else None
 
 
-def make_answers(ids: object, labels: object) -> list[WrittenAnswer]:
-    """Return answers given in Python, one label per id; NaN or None skips a row.
+def make_answers(ids: Any, labels: Any = ()) -> list[WrittenAnswer]:
+    """Return answers given in Python, one label per id, or both in one mapping or series; NaN or None skips a row.
 
     Examples
     --------
     >>> make_answers([7], [float("nan")])[0].label is None
     True
     """
-    rows, values = _as_list(ids), _as_list(labels)
+    if isinstance(labels, tuple) and not labels and (names := _names_of(ids)) is not None:
+        ids, labels = names, ids
+    rows = _as_list(ids)
+    values = _labels_of(rows, labels, _names_of(ids))
     if len(rows) != len(values):
         raise InvalidInput(
             f"tell needs one label for each id, but got {len(rows)} ids and {len(values)} labels; give as many of each."
@@ -119,6 +123,34 @@ def make_answers(ids: object, labels: object) -> list[WrittenAnswer]:
         WrittenAnswer(row, None if is_missing(value) else value, f"answer {number}")
         for number, (row, value) in enumerate(zip(rows, values, strict=True), start=1)
     ]
+
+
+def _names_of(values: Any) -> list[object] | None:
+    """Return the keys of a mapping or the index of a pandas series; None for anything else."""
+    if isinstance(values, Mapping):
+        return list(values)
+    index = None if getattr(values, "ndim", 0) != 1 else getattr(values, "index", None)
+    return None if index is None else _as_list(np.asarray(index))
+
+
+def _labels_of(ids: list[object], labels: Any, own: list[object] | None) -> list[object]:
+    """Return labels in the order of the ids: by name if they have names, unless the ids have the same (`own`)."""
+    values, names = _as_list(labels.values() if isinstance(labels, Mapping) else labels), _names_of(labels)
+    if names is None or names == own:
+        return values
+    counts, label_of = Counter(map(str, names)), dict(zip(map(str, names), values, strict=True))
+    wrong = [str(id_) for id_ in ids if counts[str(id_)] != 1]
+    # Pandas numbers any list: then the order counts, unless the numbers may be the ids.
+    numbered = type(getattr(labels, "index", None)).__name__ == "RangeIndex" and names == list(range(len(ids))) != ids
+    if numbered and wrong:
+        return values
+    if numbered or wrong:
+        seen = f"there are {counts[wrong[0]]} for {wrong[0]!r}" if wrong else "the ids are numbered in another order"
+        raise InvalidInput(
+            f"A mapping or series must have one label for each id, but {seen}; make the ids its index, or give labels.to_numpy() in the "
+            "order of the ids."
+        )
+    return [label_of[str(id_)] for id_ in ids]
 
 
 def _as_list(values: object) -> list[object]:

@@ -12,9 +12,10 @@ from observal.errors import InvalidInput, hide_secrets, one_line
 from observal.journal.settings import Display
 from observal.parquet import ExecutorLike, Source
 from observal.problem.given import Arranged, arrange
+from observal.problem.labels import Label
 from observal.problem.problem import Problem
 from observal.tables import LoadedProblem, TableEncoder, TableRoles
-from observal.tables.classes import Label, Positive
+from observal.tables.classes import Positive
 from observal.tables.load import Propensity
 from observal.tables.more_rows import PropensityOrigin
 from observal.tables.table_format import TableFormat, reading_of
@@ -177,7 +178,7 @@ def _copy(
     from observal.tables.table_format import without_reading
 
     sources = [*logs, *([] if pool is None else [pool])]
-    tables = read_tables(sources, roles.id, roles.label, format_)
+    tables = read_tables(sources, roles.id, roles.label, format_, options.classes)
     roles = roles.within({name for table in tables for name in table.column_names})
     display = _make_display(options, tables[-1])
     column = display.image_column

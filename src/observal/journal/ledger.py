@@ -18,10 +18,10 @@ from observal.errors import NotACampaign
 from observal.intervals.stopping import Forecast
 from observal.journal.events import Event
 from observal.journal.settings import Settings
+from observal.problem.labels import find_key
 from observal.problem.plan import Plan
 from observal.problem.result import Recorded
 from observal.problem.words import money
-from observal.tables.classes import find_key
 
 PRICE_TOLERANCE = 1e-9  # share of a budget by which sums of prices may be off, as most fractions are inexact in binary
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import isfinite, prod
@@ -216,6 +216,14 @@ def records() -> Mapping[type, Mapping[str, Field]]:
 def classifiers() -> tuple[type, ...]:
     """Return the kinds of records that can predict."""
     return tuple(kind for kind in records() if kind.__name__.endswith("Classifier") or kind.__name__ == "Blend")
+
+
+def name_columns(classifier: Any, names: Sequence[str] | None) -> Any:
+    """Tell one of our classifiers the columns that it was fitted on, if they have names, and return it."""
+    for part in (classifier, getattr(classifier, "estimator", None)):
+        if names is not None and isinstance(part, classifiers()):
+            object.__setattr__(part, "feature_names_in_", _read_scalar("texts", names))
+    return classifier
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

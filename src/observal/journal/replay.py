@@ -7,6 +7,7 @@ states on every machine, up to floating-point rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -14,18 +15,20 @@ from typing import Any
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, NotPredictable
 from observal.intervals.contradiction import COMPARED
 from observal.intervals.looks import stretch
 from observal.intervals.measures import judged_by
 from observal.intervals.state import PoolState
 from observal.intervals.stopping import LEAST_BOUGHT, chances_of, estimate_gain, still_to_gain
+from observal.journal.records import name_columns
 from observal.journal.settings import Settings
 from observal.journal.stored_fit import NamedInterval, RoundChances, StoredFit
 from observal.methods import Method
 from observal.problem.goals import Goals
 from observal.problem.interval import Interval
 from observal.problem.judged_rows import JudgedRows
+from observal.problem.method import check_classes
 from observal.problem.plan import Answers, Plan, Stop
 from observal.problem.problem import Problem
 from observal.problem.result import Recorded, Round
@@ -92,8 +95,10 @@ class Replay:
         random_state: int,
         goals: Goals | None = None,
         label_budget: int | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         self.label_budget = label_budget
+        self._names = names
         if not method.by_parts:
             problem = problem.in_memory()
         self.problem = replace(problem, goals=goals or Goals())
@@ -221,6 +226,8 @@ class Replay:
     def next_plan(self, open_plans: Sequence[Plan] = ()) -> Plan | Stop:
         """Return the method's plan after the last closed round, excluding rows of later open rounds."""
         state = self.states[-1]
+        if not self.closed:
+            self.round(0)  # refuses a classifier with the wrong classes before any label is bought
         if open_plans:
             state = state.while_open(np.concatenate([plan.asked for plan in open_plans]))
         return self._method.plan(self.problem, state, self._rng(len(self.states) + len(open_plans), 0))
@@ -239,14 +246,25 @@ class Replay:
     def round(self, k: int) -> Round:
         """Return the summary of a closed round, fitted when first read."""
         if k not in self._rounds:
-            self._rounds[k] = self._method.describe(self.problem, self.states[k])
+            round_ = self._method.describe(self.problem, self.states[k])
+            self._checked(round_.estimator)
+            self._rounds[k] = round_
         return self._rounds[k]
 
     def estimator(self, k: int) -> Any:
         """Return the classifier of a closed round, if possible without predicting the pool."""
         if k in self._rounds:
             return self._rounds[k].estimator
-        return self._method.estimator_of(self.problem, self.states[k])
+        return self._checked(self._method.estimator_of(self.problem, self.states[k]))
+
+    def _checked(self, estimator: Any) -> Any:
+        """Return a classifier that knows its columns; reject one that predicts other classes than the problem's, such as their codes."""
+        name_columns(estimator, self._names)
+        few = np.arange(min(20, self.problem.n_logged))  # rows in files are not read for this
+        rows = None if self.problem.in_parts else self.problem.select(few).for_estimator()
+        with suppress(NotPredictable):  # classifiers known by their predictions on given rows only
+            check_classes(estimator, self.problem.logged.classes.tolist(), rows)
+        return estimator
 
     def returned_round(self, k: int) -> int | None:
         """Return the earlier round whose classifier is returned if the run ends at round `k`; None for its own."""
@@ -398,7 +416,8 @@ def _check_intervals(intervals: Mapping[str, Interval]) -> None:
 def start_replay(problem: Problem, settings: Settings) -> Replay:
     """Return the replay of a session or campaign with these settings, at round 0."""
     budgets = [budget for budget in (settings.label_budget, _most_labels(problem, settings)) if budget is not None]
-    return Replay(problem, settings.method, settings.random_state, settings.goals, min(budgets, default=None))
+    names = list(settings.features) if settings.named else None
+    return Replay(problem, settings.method, settings.random_state, settings.goals, min(budgets, default=None), names)
 
 
 def _most_labels(problem: Problem, settings: Settings) -> int | None:

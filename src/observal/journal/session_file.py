@@ -53,6 +53,7 @@ def write_session(path: str | Path, problem: Problem, events: list[Event]) -> No
             "method": settings.method,
             **{name: getattr(settings, name) for name in _SETTINGS},
             **({} if settings.budget_cost is None else {"budget_cost": settings.budget_cost}),
+            **({"columns": settings.features} if settings.named else {}),
             "made": first.time,
             "events": [
                 tuple(_stored_payload(event) if name == "payload" else getattr(event, name) for name in _COLUMNS)
@@ -112,8 +113,9 @@ def _read_settings(record: dict[str, Any], problem: Problem) -> Settings:
         record.get("budget_cost"),  # absent from files older than prices
     )
     entries = {item.name: getattr(derived, item.name) for item in fields(derived)}
+    named = {"features": record["columns"], "named": True} if "columns" in record else {}
     # Later events raise budgets and add rows.
-    return build(Settings, {**entries, **{name: record[name] for name in _SETTINGS}})
+    return build(Settings, {**entries, **named, **{name: record[name] for name in _SETTINGS}})
 
 
 def _events(record: dict[str, Any]) -> list[Event]:

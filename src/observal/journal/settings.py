@@ -16,9 +16,8 @@ from observal.diagnosis.rare_class import label_counts, rare_class_notes, typo_s
 from observal.errors import InvalidInput
 from observal.methods import Method, MethodLike, as_method
 from observal.problem.column_groups import ColumnGroups
-from observal.problem.data import Pool
 from observal.problem.goals import Goals, Looks
-from observal.problem.objectives import canonical
+from observal.problem.objectives import canonical, is_about_last
 from observal.problem.problem import Problem
 from observal.problem.words import WARNING
 from observal.tables.encoder import TableEncoder
@@ -142,6 +141,8 @@ class Settings:
         The column with the cost of labels.
     budget_cost : float, optional
         What all labels together may cost.
+    named : bool
+        Whether `features` are the columns of tables; those of arrays are only numbered.
 
     Examples
     --------
@@ -178,6 +179,7 @@ class Settings:
     arrays: Mapping[str, StoredArray] = field(default_factory=dict)
     price: str | None = None
     budget_cost: float | None = None
+    named: bool = False
 
     def __post_init__(self) -> None:
         if self.budget_cost is not None:
@@ -251,6 +253,11 @@ def make_settings(
     logged, pool = problem.logged, problem.pool
     classes = logged.classes.tolist()
     objective = canonical(given.objective or "error", classes)
+    if len(classes) > 2 and not logged.is_positive_named and is_about_last(objective, len(classes)):
+        raise InvalidInput(
+            f"The objective {objective!r} is about one class, but there are {len(classes)} ({', '.join(map(str, classes))}); "
+            "name it with --positive (positive=), or for arrays put it last in classes=."
+        )
     if objective != "error" and not method.follows_objective:
         raise InvalidInput(
             f"{type(method).__name__} can only aim for the fewest mistakes, but the objective is {objective!r}; "
@@ -261,7 +268,8 @@ def make_settings(
             f"A budget of {budget_cost:g} for the cost of labels needs the price of each, but the pool has none; name the column with "
             "--price (price=), or give the number of labels with --budget (label_budget=)."
         )
-    features = _feature_names(pool) if tables is None else tables.encoder.names
+    names = problem.names if tables is None else tables.encoder.names
+    features = names or pool.rows.feature_names
     notes = () if tables is None else tables.notes
     population = given.population
     if population is None:
@@ -287,6 +295,7 @@ def make_settings(
         notes=tuple(notes),
         column_groups=problem.column_groups,
         budget_cost=budget_cost,
+        named=names is not None,
     )
     if tables is None:
         return settings
@@ -305,14 +314,6 @@ def make_settings(
         display=tables.display,
         price=tables.price,
     )
-
-
-def _feature_names(pool: Pool) -> Sequence[str]:
-    """Return a table's column names, or numbered names for an array."""
-    names = [] if pool.frame is None else [str(name) for name in pool.frame.names]
-    if names and len(set(names)) == len(names):
-        return names
-    return pool.rows.feature_names
 
 
 def _choose_population(problem: Problem, names: Sequence[str]) -> tuple[str, list[str]]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any
 
 import numpy as np
 
 from observal.checks import Ints
 from observal.journal.ledger import Ledger
+from observal.journal.settings import ANYONE
 from observal.problem.objectives import is_about_last, objective_words
-from observal.problem.words import count, money
+from observal.problem.words import count, listed, money
 
 CHOOSING = "Choosing the next rows…"
 
@@ -85,6 +87,8 @@ class Status:
         What the labels have cost so far, if the pool has prices, and what all may cost.
     group : str, optional
         The column of what related rows share.
+    uncounted, waiting : int, str
+        How many of the labels do not count yet, because a round is not closed, and why and what to do, in words.
     """
 
     n_logged: int
@@ -114,6 +118,8 @@ class Status:
     spent: float | None = None
     budget_cost: float | None = None
     group: str | None = None
+    uncounted: int = 0
+    waiting: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; the log's rows are ``log_rows`` there."""
@@ -128,6 +134,7 @@ class Status:
             ("pool", f"{self.pool_rows} rows, {self.features} features"),
             ("classes", self._classes()),
             ("labels", f"{self.labels}{budget}"),
+            *([("waiting", self.waiting)] if self.waiting else []),
         ]
         if cost := self.cost_words():
             lines.append(("cost", cost))
@@ -214,6 +221,32 @@ def status_of(ledger: Ledger) -> Status:
         spent=ledger.spent if ledger.prices or settings.price or settings.budget_cost is not None else None,
         budget_cost=settings.budget_cost,
         group=settings.group,
+        uncounted=count_uncounted(ledger),
+        waiting=why_waiting(ledger),
+    )
+
+
+def count_uncounted(ledger: Ledger) -> int:
+    """Return how many labels the model and its intervals do not know yet, because a round is not closed."""
+    closed = ledger.closed
+    return sum(code is not None and ledger.round_of[row] > closed for row, code in ledger.labels.items())
+
+
+def why_waiting(ledger: Ledger) -> str:
+    """Return why labels do not count yet, and what to do; empty if all of them count. Status, report and page all say this."""
+    rows, uncounted = ledger.open_rows, count_uncounted(ledger)
+    if not uncounted:
+        return ""
+    rounds = [str(k) for k in sorted({ledger.round_of[row] for row in rows})]
+    holders = sorted({name for row in rows for name in ledger.holders.get(row, ())} - {ANYONE})
+    whose = f" ({_describe_holders(ledger, rows)})" if holders or ledger.overlap > 1 else ""
+    if len(holders) == 1 and all(ledger.holders.get(row) == holders for row in rows):
+        whose = f" that {holders[0]} holds"
+    release = f"observal release --annotator {'NAME' if holders[1:] else quote(holders[0])}" if holders else ""
+    return (
+        f"{count(ledger.bought, 'label is', 'labels are')} stored; {uncounted:,} {'does' if uncounted == 1 else 'do'} not count yet, because "
+        f"round{'s' * (len(rounds) > 1)} {listed(rounds)} wait{'s' * (len(rounds) == 1)} for {count(len(rows), 'row')}{whose}: "
+        f"answer them{release and f', or let others have them with {release}'}."
     )
 
 

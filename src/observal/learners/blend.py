@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +41,7 @@ from observal.learners.smooth_learners import (
     fit_kernel,
     fit_linear,
 )
-from observal.learners.tree_learners import FoldMean, TreeChances, fit_boosted, fit_estimator, fit_forest
+from observal.learners.tree_learners import FoldMean, TreeChances, fit_boosted, fit_estimator, fit_forest, weight_name
 from observal.problem.rows import Features, Matrix, rows_to_predict
 from observal.problem.words import listed
 from observal.threads import cores, one_thread
@@ -145,7 +147,7 @@ class Blend:
 
     def _in_blocks(self, X: Features, function: Callable[[Matrix], tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
         """Apply a function to blocks of rows, in parallel, and return the concatenated columns."""
-        return rows_to_predict(X, self.n_features).collect(function)
+        return rows_to_predict(X, self.n_features, self).collect(function)
 
 
 def map_in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -267,7 +269,7 @@ class BlendFit(NamedTuple):
     choices: BlendChoices | None
 
 
-def check_learners(learners: object) -> None:
+def check_learners(learners: object, weighted: bool = False) -> None:
     """Reject anything but known learners and pairs of a new name and a classifier, optionally marked "slow".
 
     Examples
@@ -287,6 +289,8 @@ def check_learners(learners: object) -> None:
     names = [item if isinstance(item, str) else item[0] for item in items]
     if len(set(names)) < len(names):
         raise InvalidInput(f"learners must have distinct names, but they are {names}; rename one.")
+    for own in (item for item in items if weighted and not isinstance(item, str)):
+        weight_name(own[1])
 
 
 def _is_named_classifier(item: object) -> bool:
@@ -366,6 +370,8 @@ def _fitters(
     """Return a fit function for each learner that may get a weight."""
     if population.is_sparse:
         learners = ("linear",)
+    if "catboost" in learners and find_spec("catboost"):
+        import_module("catboost")  # not in a thread, where its import breaks scikit-learn in other threads
     items = [(item, None, False) if isinstance(item, str) else (item[0], item[1], len(item) > 2) for item in learners]
     if choices is not None and any(name in choices.theta for name, *_ in items):
         items = [item for item in items if item[0] in choices.theta]

@@ -113,12 +113,12 @@ def from_catboost(content: dict[str, Any], classes: Ints, n_classes: int, n_feat
 
 
 def fit_tabicl(population: Population, labelled: LabelledRows, tuned: tuple[float, ...] = ()) -> LearnerFit | None:
-    """Give the labels to TabICL, which predicts from them without a fit; its weights are never downloaded."""
+    """Give the labels, unweighted, to TabICL, which predicts from them without a fit and never downloads its model."""
     require_learners(("tabicl",))
     from tabicl import TabICLClassifier
 
     classifier = TabICLClassifier(**TABICL, model_path=_weights_path(), allow_auto_download=False)
-    return fit_estimator(classifier, labelled, slow=True)
+    return fit_estimator(classifier, labelled._replace(weights=np.ones(labelled.codes.size)), slow=True)
 
 
 def _weights_path() -> str:

@@ -25,6 +25,7 @@ from observal.errors import InvalidInput
 from observal.learners.blend_settings import BOOSTED, BOOSTED_ROUNDS, CATEGORIES, TREES_PER_FOLD
 from observal.learners.labelled import LabelledRows, LearnerFit, best_sharpness, sharpen, softmax
 from observal.problem.column_groups import ColumnGroups
+from observal.problem.method import check_classes
 from observal.problem.rows import Matrix, is_sparse
 
 if TYPE_CHECKING:  # population imports this module
@@ -459,22 +460,52 @@ class FoldMean:
 
 def fit_estimator(estimator: object, labelled: LabelledRows, slow: bool = False) -> LearnerFit | None:
     """Fit clones of a scikit-learn classifier on standardised rows; None if no fold leaves two classes."""
-    from sklearn.base import clone
-    from sklearn.utils.validation import has_fit_parameter
-
     out_of_fold = labelled.uniform_chances()
     shape = labelled.rows.shape[1], labelled.n_classes
     fits = []
     for fold, train, test in labelled.splits():
-        fit = clone(estimator)
-        unseeded = [name for name, value in fit.get_params().items() if name.endswith("random_state") and value is None]
-        fit.set_params(**dict.fromkeys(unseeded, fold))
-        weighted = np.ptp(labelled.weights) > 0.0 and has_fit_parameter(fit, "sample_weight")
-        fit.fit(
-            labelled.rows[train],
-            labelled.codes[train],
-            **({"sample_weight": labelled.weights[train]} if weighted else {}),
-        )
+        fit = fit_clone(estimator, fold, labelled.rows[train], labelled.codes[train], select_weights(labelled, train))
+        check_classes(fit, range(labelled.n_classes))
         fits.append(fit)
         out_of_fold[test] = FoldMean((fit,), *shape)(labelled.rows[test])
     return LearnerFit(FoldMean(tuple(fits), *shape, slow), out_of_fold) if fits else None
+
+
+def fit_clone(estimator: Any, seed: int, X: Any, y: NDArray[Any], weights: Floats | None, given_as: str = "") -> Any:
+    """Fit a clone of a scikit-learn classifier, with weights if there are any and a seed where it has none."""
+    from sklearn.base import clone
+
+    fit = clone(estimator)
+    unseeded = [name for name, value in fit.get_params().items() if name.endswith("random_state") and value is None]
+    fit.set_params(**dict.fromkeys(unseeded, seed))
+    weighted = {} if weights is None else {weight_name(fit): weights}
+    try:
+        return fit.fit(X, y, **weighted)
+    except ValueError as error:
+        raise InvalidInput(
+            f"{type(fit).__name__} could not be fitted on {len(y)} labelled rows{given_as} ({error}); choose an "
+            "estimator that can, or begin with more labels."
+        ) from error
+
+
+def weight_name(classifier: Any) -> str:
+    """Return the argument of ``fit`` that takes the weights to the model inside; refuse a classifier that ignores them."""
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
+    if isinstance(classifier, Pipeline):
+        name, last = classifier.steps[-1]
+        return f"{name}__{weight_name(last)}"
+    if isinstance(classifier, GridSearchCV | RandomizedSearchCV):  # hands all arguments to its estimator
+        return weight_name(classifier.estimator)
+    if isinstance(classifier, CalibratedClassifierCV) and not isinstance(classifier.estimator, FrozenEstimator | None):
+        classifier = classifier.estimator  # calibration only warns if it has to leave out the weights
+    if not has_fit_parameter(classifier, "sample_weight"):
+        raise InvalidInput(
+            "Labels have weights, because some stand for many more rows than others, but fit of "
+            f"{type(classifier).__name__} takes no sample_weight; choose a classifier that does."
+        )
+    return "sample_weight"

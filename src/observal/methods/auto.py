@@ -87,9 +87,9 @@ class AutoVC(Method[PoolState]):
         gate. The labels decide in between; see Notes.
     learners : tuple
         Any of "linear", "additive", "kernel", "forest" and "boosted" (by default all five), "catboost" and
-        "tabicl" (each an extra), or pairs of another name and a scikit-learn classifier. A third item "slow",
-        as in ``("mine", classifier, "slow")``, marks a classifier that is slow to predict: like "tabicl", it
-        sees only a shortlist of 1,000 pool rows, which the others choose in each round.
+        "tabicl" (each an extra), or pairs of another name and a scikit-learn classifier that takes weights. A
+        third item "slow", as in ``("mine", classifier, "slow")``, marks one that is slow to predict: like
+        "tabicl", it sees only a shortlist of 1,000 pool rows, which the others choose in each round.
     tempering : float
         Importance weights are raised to this power: 1 is the full correction, 0 none.
     clip : bool
@@ -178,7 +178,7 @@ class AutoVC(Method[PoolState]):
                 f"{self.most_explore_share}; correct one."
             )
         if self.learners != LEARNERS:  # this check imports scikit-learn
-            check_learners(self.learners)
+            check_learners(self.learners, weighted=True)
 
     @property
     def records_rounds(self) -> bool:

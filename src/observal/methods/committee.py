@@ -15,6 +15,7 @@ from observal.errors import InvalidInput
 from observal.intervals.error import JudgedLabels, intervals_of, judge_labels, left_out
 from observal.intervals.state import PoolState, as_near
 from observal.learners.folds import COARSE_FOLDS, INTERVAL_FOLDS
+from observal.learners.tree_learners import fit_clone, weight_name
 from observal.methods.draw import Choice, draw_plan, least_chance, prepare_draw
 from observal.methods.fitter import WeightedLabels
 from observal.problem.interval import Interval
@@ -104,8 +105,16 @@ class CommitteeVC(Method[PoolState]):
     pool_may_grow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        from sklearn.base import is_classifier
+
         choice = self.choice  # validates its own settings
-        _weight_name(self.estimator)
+        has_settings = callable(getattr(self.estimator, "get_params", None)) and not isinstance(self.estimator, type)
+        if not has_settings or not is_classifier(self.estimator):
+            raise InvalidInput(
+                f"CommitteeVC needs a scikit-learn classifier, but got {self.estimator!r:.80}; give one such as "
+                "HistGradientBoostingClassifier()."
+            )
+        weight_name(self.estimator)
         keep(
             self,
             members=check_whole(self.members, "members", 2, "8 is usual"),
@@ -291,26 +300,14 @@ def _fit_clone(
     estimator: Any, X: Rows, y: NDArray[Any], weights: Floats, classes: NDArray[Any], random_state: int = 0
 ) -> Any:
     """Fit a clone on the rows of positive weight, their weights scaled to a mean of 1."""
-    from sklearn.base import clone
-
     used = weights > 0.0
     labels = np.unique(y[used])
     if labels.size < 2:
         return ConstantClassifier(classes, labels[0] if labels.size else _as_plain_dtype(classes)[0])
-    fit = clone(estimator)
-    unseeded = [name for name, value in fit.get_params().items() if _is_seed(name) and value is None]
-    fit.set_params(**dict.fromkeys(unseeded, random_state))
-    try:
-        # Equal weights are omitted: scikit-learn's boosted trees are many times slower with weights.
-        all_equal = np.ptp(weights[used]) == 0.0
-        weight_argument = {} if all_equal else {_weight_name(fit): weights[used] / weights[used].mean()}
-        return fit.fit(X.select(np.flatnonzero(used)).for_estimator(), y[used], **weight_argument)
-    except ValueError as error:
-        given_as = "" if X.is_table else ", each an array of numbers without column names"
-        raise InvalidInput(
-            f"{type(fit).__name__} could not be fitted on {int(used.sum())} labelled rows{given_as} ({error}); choose an "
-            "estimator that can, or begin with more labels."
-        ) from error
+    # Equal weights are omitted: scikit-learn's boosted trees are many times slower with weights.
+    own = None if np.ptp(weights[used]) == 0.0 else weights[used] / weights[used].mean()
+    given_as = "" if X.is_table else ", each an array of numbers without column names"
+    return fit_clone(estimator, random_state, X.select(np.flatnonzero(used)).for_estimator(), y[used], own, given_as)
 
 
 def rank(gaps: Floats, ties: Floats) -> Floats:
@@ -351,33 +348,6 @@ def _as_plain_dtype(classes: NDArray[Any]) -> NDArray[Any]:
     """Return classes with a plain dtype instead of object if possible, as scikit-learn requires."""
     plain = np.asarray(classes.tolist())
     return plain if plain.shape == classes.shape and plain.tolist() == classes.tolist() else classes
-
-
-def _is_seed(name: str) -> bool:
-    return name == "random_state" or name.endswith("__random_state")
-
-
-def _weight_name(estimator: object) -> str:
-    """Return the name of ``fit``'s weight argument; for a pipeline, that of its last step."""
-    from sklearn.base import is_classifier
-    from sklearn.pipeline import Pipeline
-    from sklearn.utils.validation import has_fit_parameter
-
-    has_settings = callable(getattr(estimator, "get_params", None)) and not isinstance(estimator, type)
-    if not has_settings or not is_classifier(estimator):
-        raise InvalidInput(
-            f"CommitteeVC needs a scikit-learn classifier, but got {estimator!r:.80}; give one such as "
-            "HistGradientBoostingClassifier()."
-        )
-    if isinstance(estimator, Pipeline):
-        name, last = estimator.steps[-1]
-        return f"{name}__{_weight_name(last)}"
-    if not has_fit_parameter(estimator, "sample_weight"):
-        raise InvalidInput(
-            f"CommitteeVC needs a classifier whose fit takes sample_weight, but {type(estimator).__name__} does not; "
-            "choose one that does."
-        )
-    return "sample_weight"
 
 
 # -- the members: a forest's own trees, or bootstrap fits of any classifier -------------------------------------

@@ -295,7 +295,7 @@ class NewtonClassifier(TwoClassPredictions):
 
     def decision_function(self, X: Features) -> Floats:
         """Return each row's margin; positive values mean the second class."""
-        rows = rows_to_predict(X, self.feature_map.mean.size).to_matrix()
+        rows = rows_to_predict(X, self.feature_map.mean.size, self).to_matrix()
         return np.asarray(self.feature_map(rows) @ self.coef_[0] + self.intercept_[0])
 
     def positive(self, X: Features) -> Bools:

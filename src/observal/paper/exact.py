@@ -23,6 +23,7 @@ from observal.paper.weights import (
     plain_importance,
     query_policy,
 )
+from observal.problem.frames import by_name
 from observal.problem.interval import Interval
 from observal.problem.method import Method, TwoClassPredictions
 from observal.problem.plan import ASKED, INFERRED, PASSED, Answers, Plan, Stop
@@ -297,7 +298,7 @@ class FiniteClassifier(TwoClassPredictions):
 
     def positive(self, X: Features) -> Bools:
         """Return which rows are of the second class."""
-        return np.asarray(self.member.signs(X) > 0)
+        return np.asarray(self.member.signs(by_name(X, getattr(self, "feature_names_in_", None))) > 0)
 
 
 @dataclass(frozen=True, eq=False)

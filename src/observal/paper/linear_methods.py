@@ -60,7 +60,7 @@ class LinearClassifier(TwoClassPredictions):
 
     def decision_function(self, X: Features) -> Floats:
         """Return w·x plus the intercept for each row."""
-        rows = rows_to_predict(X, self.coef_.shape[1]).to_matrix()
+        rows = rows_to_predict(X, self.coef_.shape[1], self).to_matrix()
         scores: Floats = np.asarray(rows @ self.coef_[0], dtype=np.float64) + self.intercept_[0]
         return scores
 

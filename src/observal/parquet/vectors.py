@@ -15,9 +15,9 @@ from observal.errors import InvalidInput, InvalidLabel
 from observal.parquet.parts import PAUSE, Parts, RowIndex, give_back
 from observal.problem.labels import (
     CodedLabels,
+    as_label,
     class_array,
     distinct_labels,
-    is_blank,
     plain_label,
     refuse_unclear_minus_one,
 )
@@ -168,29 +168,14 @@ def _group_numbers(column: pa.ChunkedArray, what: str) -> Ints:
     return number_groups(np.fromiter(column.to_pylist(), dtype=object, count=len(column)), what)
 
 
-def read_coded_labels(
-    rows: Parts,
-    name: str,
-    classes: Sequence[Any] | None,
-    as_label: Callable[[Any, Sequence[Any] | None], Any] | None = None,
-) -> CodedLabels:
-    """Return the labels of a log; `classes` are those that occur, by default, whole floats being whole numbers.
-
-    `as_label` returns what a value and the classes make the label, None if it is missing; by default only blank text is.
-    """
+def read_coded_labels(rows: Parts, name: str, classes: Sequence[Any] | None) -> CodedLabels:
+    """Return the labels of a log; `classes` are those that occur, by default, whole floats being whole numbers."""
     code_of: dict[Any, int] = {} if classes is None else {value: code for code, value in enumerate(classes)}
     codes = np.empty(len(rows), dtype=np.int8)
     begin = 0
     for values, places in rows.executor.map(partial(_labels_of_part, rows.bare, name), range(len(rows.parts))):
-        if as_label is not None:
-            values = [as_label(value, classes) for value in values]  # noqa: PLW2901
-        values = [None if is_blank(value, code_of) else value for value in values]  # noqa: PLW2901
+        values = [as_label(value, classes) for value in values]  # noqa: PLW2901
         for value in (value for value in values if value is not None):
-            if classes is not None and value not in code_of:
-                raise InvalidLabel(
-                    f"A label of the log must be one of the classes {list(classes)}, but {value!r} was seen; correct the label, or "
-                    "name all classes with classes=."
-                )
             if len(code_of) >= MOST_CLASSES and value not in code_of:
                 raise InvalidLabel(
                     f"Labels can have at most {MOST_CLASSES} classes, but column {name!r} has more; merge classes."

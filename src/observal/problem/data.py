@@ -55,7 +55,8 @@ class LoggedData:
     ids : array of shape (rows,), optional
         Unique row names; positions by default.
     classes : sequence, optional
-        The label values; needed if the log shows only one of them. The last is the positive class (+1).
+        The label values; needed if the log shows only one of them, and for an objective about one class of more than two. The last
+        is the positive class (+1).
     cost : array of shape (rows,), optional
         The cost of a mistake on the row, in [0, 1]; 1 by default.
     column_groups : ColumnGroups, optional
@@ -85,6 +86,7 @@ class LoggedData:
     revealed: Bools = field(init=False)
     codes: Ints = field(init=False)
     frame: Frame | None = field(init=False)
+    is_positive_named: bool = field(init=False)
 
     def __post_init__(self) -> None:
         X, frame = read_features(self.X, "The log's features")
@@ -109,6 +111,7 @@ class LoggedData:
             groups=check_groups(self.groups, n_rows, "The log"),
             revealed=labels.revealed,
             codes=labels.codes,
+            is_positive_named=self.classes is not None,
         )
 
     @property
@@ -171,7 +174,7 @@ class LoggedData:
         costs = None if cost is None else read_floats(rows, cost, "cost", "The log")
         groups = None if group is None else read_groups(rows, group, "The log")
         chances = read_floats(rows, propensity, "propensity", "The log")
-        return cls(rows, labels, chances, ids, None, costs, groups=groups)
+        return cls(rows, labels, chances, ids, classes, costs, groups=groups)
 
     @classmethod
     def from_frame(
@@ -218,7 +221,7 @@ class Pool:
     Parameters
     ----------
     X : array, sparse matrix or table of shape (rows, features)
-        As for the log, in the same columns. Not copied: do not change it afterwards.
+        As for the log, with the same columns, in any order if they have names. Not copied: do not change it afterwards.
     propensity : array of shape (rows,) or one number, optional
         Q0(x): the probability with which the old policy would have revealed the row's label. 0 is allowed. Leave
         it out if the log has none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from observal.checks import Floats, Ints
-from observal.errors import InvalidInput
+from observal.errors import InvalidInput, ObservalWarning
+from observal.parquet import Parts
 from observal.problem.arrow_stream import Budget, pack_table, unpack_table
 from observal.problem.labels import is_missing
 from observal.problem.rows import Features, Matrix, Rows, T, as_rows, check_features
@@ -188,6 +190,34 @@ def read_features(X: Features, what: str) -> tuple[Matrix | Rows, Frame | None]:
         return frame, frame
 
 
+def column_names(table: object) -> list[str] | None:
+    """Return the column names of a table or of Parquet files; None for anything else, or if two have the same name."""
+    columns = table.columns if isinstance(table, Parts) and table.decode is None else ()
+    names = [str(name) for name in (table.names if isinstance(table, Frame) else columns)]
+    return names if 0 < len(names) == len(set(names)) else None
+
+
+def by_name(X: Any, names: Sequence[str] | None, what: str = "The table to predict") -> Any:
+    """Return the named columns of a table or of Parquet files, in this order; arrays, which have no names, unchanged."""
+    table = X if isinstance(X, Parts) else as_frame(X, what)
+    own = column_names(table)
+    if table is None or names is None or own is None or own == list(names):
+        return X
+    place = {name: k for k, name in enumerate(own)}
+    if missing := [repr(name) for name in names if name not in place]:
+        raise InvalidInput(
+            f"{what} must have the columns of the log by name, but has no {', '.join(missing[:5])}; add what is missing, or give an array, which is read by position."
+        )
+    if extra := sorted(place.keys() - set(names)):
+        warnings.warn(f"{what} has columns that are ignored, as the log has none: {extra[:5]}.", ObservalWarning, 2)
+    if isinstance(table, Parts):
+        return table.with_features(names)
+    import narwhals as nw
+
+    picked = nw.from_native(table.native, eager_only=True)[:, [place[name] for name in names]]
+    return Frame(picked.to_native(), table.what)
+
+
 def difference(log: Frame | None, pool: Frame | None) -> str | None:
     """Return a sentence on why two tables cannot be stacked; None if they can.
 
@@ -200,12 +230,6 @@ def difference(log: Frame | None, pool: Frame | None) -> str | None:
     if log is None or pool is None or type(log.native) is not type(pool.native):
         kinds = ["an array" if frame is None else f"a table of {frame.library}" for frame in (log, pool)]
         return f"Log and pool must both be tables of the same library, but the log is {kinds[0]} and the pool {kinds[1]}; give both as the same."
-    if log.names != pool.names:
-        strange = sorted(set(log.names) ^ set(pool.names), key=str) or log.names
-        return (
-            f"Log and pool must have the same columns in the same order, but differ in {', '.join(map(repr, strange[:5]))}; "
-            "give both the same columns."
-        )
     for name, log_type, pool_type in zip(log.names, log.types, pool.types, strict=True):
         if log_type != pool_type and str(log_type) == str(pool_type):
             return (

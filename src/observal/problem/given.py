@@ -24,6 +24,7 @@ from observal.checks import Ints, keep
 from observal.errors import InvalidInput
 from observal.problem.data import LoggedData, Pool
 from observal.problem.frames import Frame
+from observal.problem.problem import Problem
 from observal.problem.rows import Rows, stack_rows
 
 Part = tuple[LoggedData | Pool, Ints, NDArray[Any]]
@@ -61,6 +62,7 @@ def arrange(logged: LoggedData, pool: Pool | None, population: str | None = None
     if pool is None:
         of_log, of_pool, population = np.flatnonzero(~has_label), np.empty(0, dtype=np.int64), "table"
     else:
+        pool = Problem(logged, pool).pool  # with its columns in the log's order
         if not logged.has_ids and not pool.has_ids:  # both are numbered from 0
             log_ids = len(pool) + logged.ids
         pool_ids, with_label = set(pool.ids.tolist()), set(log_ids[has_label].tolist())
@@ -121,7 +123,7 @@ def _labelled(logged: LoggedData, ids: Any) -> LoggedData:
     rows = np.flatnonzero(logged.revealed)
     features, frame = _stack([(logged, rows, ids)])
     part = LoggedData(y=np.asarray(logged.y)[rows], classes=logged.classes, **features)
-    keep(part, frame=frame)
+    keep(part, frame=frame, is_positive_named=logged.is_positive_named)
     return part
 
 

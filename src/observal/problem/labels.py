@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -14,6 +14,8 @@ from observal.checks import Bools, Ints, frozen
 from observal.errors import InvalidInput, InvalidLabel
 from observal.problem.words import listed
 
+Label = Hashable
+"""A label value: a boolean, a number or text."""
 _MAX_SHOWN = 4  # label values in a message
 
 
@@ -164,9 +166,22 @@ def refuse_unclear_minus_one(values: Sequence[Any]) -> None:
     )
 
 
+def refuse_alike(classes: Sequence[Label]) -> None:
+    """Refuse classes that are the same text, or to a spreadsheet the same number, such as 1 and 01."""
+    seen: dict[str | float, Label] = {}
+    for value in classes:
+        key = str(value) if np.isnan(number := _as_float(value)) else number
+        if key in seen:
+            raise InvalidLabel(
+                f"A spreadsheet cannot tell the classes {seen[key]!r} and {value!r} apart, so answers would be mixed up; call them "
+                "something else, such as 'type 1' and 'type 01'."
+            )
+        seen[key] = value
+
+
 def _as_float(label: object) -> float:
     try:
-        return float(str(label))
+        return float(str(label).replace(",", "."))
     except ValueError:
         return np.nan
 
@@ -204,18 +219,11 @@ def encode_labels(values: NDArray[Any], classes: NDArray[Any], what: str) -> Int
     try:
         return np.fromiter((lookup[value] for value in values.tolist()), dtype=np.int64, count=values.size)
     except (KeyError, TypeError):
-        strange = next(value for value in values.tolist() if not _is_key(value, lookup))
+        strange = next(value for value in values.tolist() if find_key(lookup, value) is None)
         raise InvalidLabel(
             f"{what} must be one of the classes {list(lookup)}, but {strange!r} was seen; "
             "correct the label, or name all classes with classes=."
         ) from None
-
-
-def _is_key(value: object, lookup: dict[Any, int]) -> bool:
-    try:
-        return value in lookup
-    except TypeError:  # unhashable, such as a list: cannot be a class
-        return False
 
 
 def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
@@ -230,6 +238,78 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
     out = np.empty(len(ordered), dtype=object)
     out[:] = ordered
     return out
+
+
+class ClassFinder:
+    """Finds the class that a value means: the one rule for tables, files of answers and the positive class.
+
+    A value means a class if it equals the class or is the same text. Otherwise case and repeated spaces are ignored, then numbers are
+    compared by value, and true and false are read as 1 and 0. A comparison that confuses two of the classes is not used.
+
+    Examples
+    --------
+    >>> codes = ClassFinder([0, 1])
+    >>> codes.find("1"), codes.find("1.0"), codes.find("True"), codes.find("2")
+    (1, 1, 1, None)
+    >>> ClassFinder(["bad", "good"]).find("Good")
+    1
+    """
+
+    def __init__(self, classes: Sequence[Label]) -> None:
+        self._codes = {value: code for code, value in enumerate(classes)}
+        self._comparisons: list[tuple[Callable[[str], str], dict[str, int]]] = []
+        for normalize in (str.strip, fold_case, _fold_number):
+            codes = {normalize(str(value)): code for code, value in enumerate(classes)}
+            if len(codes) == len(classes):
+                self._comparisons.append((normalize, codes))
+
+    def find(self, value: object) -> int | None:
+        """Return the position of the class that a value means, or None if it means none of them."""
+        if (code := find_key(self._codes, value)) is not None:
+            return code
+        text = str(value)
+        matches = (codes[key] for normalize, codes in self._comparisons if (key := normalize(text)) in codes)
+        return next(matches, None)
+
+
+def find_key(codes: Mapping[Label, int], key: object) -> int | None:
+    """Return the value of a key, or None; also None for a key that cannot be hashed, such as a list."""
+    try:
+        return codes.get(key)
+    except TypeError:
+        return None
+
+
+def fold_case(text: str) -> str:
+    """Return text in lower case and without needless spaces."""
+    return " ".join(text.casefold().split())
+
+
+def _fold_number(text: str) -> str:
+    folded = {"true": "1", "false": "0"}.get(fold_case(text), fold_case(text))
+    number = _as_float(folded)
+    return folded if np.isnan(number) else repr(number)
+
+
+def as_label(value: Label, classes: Sequence[Label] | None = None) -> Label:
+    """Return a label without spaces around it, None if nothing is left; if classes are named, the one that it means.
+
+    Examples
+    --------
+    >>> as_label(" yes"), as_label(" "), as_label("1", [0, 1])
+    ('yes', None, 1)
+    """
+    if isinstance(value, str) and value not in (() if classes is None else classes):
+        value = value.strip() or None
+    if value is None or classes is None:
+        return value
+    code = ClassFinder(classes).find(value)
+    if code is None:
+        raise InvalidLabel(
+            f"A label must be one of the classes {list(classes)}, but {value!r} was seen; correct the label, or name all "
+            "classes with classes=."
+        )
+    return classes[code]
 
 
 def class_array(classes: list[Any]) -> NDArray[Any]:

@@ -8,6 +8,7 @@ or a campaign, list it in ``observal.journal.codec``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import Field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeGuard, cast
 
@@ -57,6 +58,17 @@ class ProbabilisticClassifier(Classifier, Protocol):
 def has_probabilities(classifier: Classifier) -> TypeGuard[ProbabilisticClassifier]:
     """Return whether a classifier has probabilities, which may depend on its settings."""
     return hasattr(classifier, "predict_proba")
+
+
+def check_classes(classifier: Classifier, classes: Sequence[Any], rows: Features | None = None) -> None:
+    """Reject a classifier whose ``classes_``, or predictions for some rows, are not all among the given classes."""
+    values = np.asarray(getattr(classifier, "classes_", [])).tolist()
+    values += [] if rows is None else np.ravel(classifier.predict(rows)).tolist()
+    if wrong := [value for value in values if value not in classes]:
+        raise InvalidInput(
+            f"{type(classifier).__name__} predicts {wrong[0]!r:.80}, but the classes are {list(classes)!r:.200}; use a "
+            "classifier that predicts these values."
+        )
 
 
 def threshold_of(classifier: object) -> float | None:

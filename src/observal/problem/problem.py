@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from observal.checks import ALONE, Bools, Floats, Ints, frozen
+from observal.checks import ALONE, Bools, Floats, Ints, frozen, keep
 from observal.errors import InvalidInput, InvalidLabel
 from observal.parquet import Executor, ExecutorLike, Parts, StackedVectors, executor_of
 from observal.problem.column_groups import ColumnGroups
 from observal.problem.data import LoggedData, Pool
-from observal.problem.frames import ENCODE_OR_PIPELINE, Frame, difference
+from observal.problem.frames import ENCODE_OR_PIPELINE, Frame, by_name, column_names, difference
 from observal.problem.goals import Goals
 from observal.problem.rows import Matrix, Rows, stack_rows
 
@@ -51,15 +51,10 @@ class Problem:
     goals: Goals = field(default_factory=Goals)
 
     def __post_init__(self) -> None:
-        log_features, pool_features = self.logged.X.shape[1], self.pool.X.shape[1]
-        if log_features != pool_features:
+        keep(self, pool=self.align(self.pool, self.names, "The pool"))
+        if self.column_groups is not None and self.column_groups.n_columns > self.pool.X.shape[1]:
             raise InvalidInput(
-                f"Log and pool must have the same features, but the log has {log_features} columns and the pool "
-                f"{pool_features}; give both the same columns in the same order."
-            )
-        if self.column_groups is not None and self.column_groups.n_columns > pool_features:
-            raise InvalidInput(
-                f"Groups of columns must be among the {pool_features} features, but one has column {self.column_groups.n_columns - 1}; "
+                f"Groups of columns must be among the {self.pool.X.shape[1]} features, but one has column {self.column_groups.n_columns - 1}; "
                 "correct column_groups."
             )
         either_is_table = self.logged.rows.is_table or self.pool.rows.is_table
@@ -103,6 +98,21 @@ class Problem:
         for table in (self.logged, self.pool):
             if isinstance(table.X, Frame):
                 raise InvalidInput(table.X.describe_non_numbers(f"{who} needs finite numbers as features", instead))
+
+    @property
+    def names(self) -> list[str] | None:
+        """The log's column names, or else the pool's; None if both are arrays."""
+        return column_names(self.logged.frame or self.logged.rows) or column_names(self.pool.frame or self.pool.rows)
+
+    def align(self, pool: Pool, names: list[str] | None, what: str) -> Pool:
+        """Return a pool with the named columns in this order; one of arrays must have the log's and is returned unchanged."""
+        table = pool.frame or pool.rows
+        aligned, n_columns = by_name(table, names, what), self.logged.X.shape[1]
+        if aligned.shape[1] != n_columns:
+            raise InvalidInput(
+                f"Log and pool must have the same features, but the log has {n_columns} columns and {what.lower()} {aligned.shape[1]}; give both the same columns in the same order."
+            )
+        return pool if aligned is table else replace(pool, X=aligned)
 
     @property
     def n_logged(self) -> int:

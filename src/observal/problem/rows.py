@@ -231,9 +231,11 @@ def not_finite(what: str, n_bad: int, n_values: int) -> InvalidInput:
     )
 
 
-def rows_to_predict(X: Features, n_features: int) -> Rows:
-    """Return rows of finite numbers with as many features as in training."""
-    rows = read_rows(X, "The rows to predict")
+def rows_to_predict(X: Features, n_features: int, classifier: object) -> Rows:
+    """Return rows of finite numbers with the features of training, which a table has by name if the classifier knows names."""
+    from observal.problem.frames import by_name  # lazy: it imports this module
+
+    rows = read_rows(by_name(X, getattr(classifier, "feature_names_in_", None)), "The rows to predict")
     if rows.shape[1] != n_features:
         raise InvalidInput(
             f"The rows to predict must have {n_features} features as in training, but have {rows.shape[1]}."

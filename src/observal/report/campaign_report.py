@@ -95,12 +95,14 @@ def write_campaign_report(
         goals=settings.goals,
         made=datetime.now(UTC).strftime("%-d %B %Y"),
         files=[name for name in settings.files if name],
-        next_step=_next_step(status, result.intervals, to_gain),
+        next_step="" if status.waiting else _next_step(status, result.intervals, to_gain),
         next_if_buy=RAISE_BUDGET if _is_spent(status) else "",
         to_gain=to_gain,
         judged=judged,
         sources=sources,
         annotators=[{"annotator": name, "answers": count} for name, count in status.answers.items()] or None,
+        uncounted=status.uncounted,
+        waiting=status.waiting,
     )
     if judged is not None and compared:
         comparison = compare_models(problem, judged, content.error, campaign.judged_by_first_model())

@@ -83,6 +83,8 @@ class ReportContent:
         Groups of the judged rows that the user wants to see: each in words, with which rows are inside.
     sources : sequence of str, optional
         The column of the table that each feature comes from; taken from the features' names by default.
+    uncounted, waiting : int, str
+        How many labels are stored besides those of the result, and why they do not count yet; then nothing is decided.
     """
 
     title: str
@@ -114,11 +116,13 @@ class ReportContent:
     comparison: Comparison | None = None
     named_groups: Sequence[Group] = ()
     sources: Sequence[str] | None = None
+    uncounted: int = 0
+    waiting: str = ""
 
     def __post_init__(self) -> None:
-        Problem(self.logged, self.pool).require_numbers(
-            "A report", "make the log and the pool with observal.load_problem"
-        )
+        problem = Problem(self.logged, self.pool)
+        problem.require_numbers("A report", "make the log and the pool with observal.load_problem")
+        object.__setattr__(self, "pool", problem.pool)
         check_feature_names(self.feature_names, self.logged.X.shape[1])
 
     @property

@@ -17,7 +17,7 @@ LITTLE = 5 * TOLERANCE  # that many more labels may gain: hardly worth buying th
 ON_AVERAGE = 0.3  # so wide may the interval be around a target that is to be reached on average
 MOST_LABELS = 500  # beyond so many more labels, a forecast of the interval's width is worthless
 
-Kind = Literal["use", "buy", "stop"]
+Kind = Literal["use", "buy", "stop", "wait"]
 
 
 class Decision(NamedTuple):

@@ -70,17 +70,19 @@ class Verdict:
 
 
 def decision(content: ReportContent) -> Decision:
-    """Return what the report opens with: use the model, buy more labels, or stop."""
+    """Return what the report opens with: use the model, buy more labels, or stop; or wait, if not all labels count yet."""
     to_buy = len(content.pool) - len(content.result.queries) - sum(r.skipped for r in content.result.rounds)
     level = model_verdict(content).level
     decided = decide(content.all_intervals, level, content.goals.objective, content.to_gain, to_buy)
+    if content.waiting:
+        decided = Decision("wait", "Wait until all labels count.", [content.waiting])
     counts = rare.counts_sentence(content.all_intervals, content.classes, _counted_rows(content))
-    if counts:
+    if counts and not content.waiting:
         decided = decided._replace(why=[counts, *decided.why])
     if content.diagnosis is None or not (content.diagnosis.leaks or content.diagnosis.decisions):
         return decided
     otherwise = f"If all of them are known in time: {decided.title[0].lower()}{decided.title[1:]}"
-    why = [*content.diagnosis.serious, otherwise, counts]
+    why = [*content.diagnosis.serious, otherwise, content.waiting, counts]
     return Decision("stop", "Check these columns first.", [sentence for sentence in why if sentence])
 
 
@@ -118,23 +120,25 @@ def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
             out.append(("Rows flagged", f"{rows:,}", f"{low:,} to {high:,}; {measure.estimate()}"))
         else:
             out.append((titles.get(name, name.capitalize()), measure.estimate(), measure.ends()))
-    revealed = int(content.logged.revealed.sum())
+    revealed, counted = int(content.logged.revealed.sum()), len(content.result.queries)
+    so_far = f"{number(counted)} of them count yet, " if content.uncounted else ""
     return [
         *out,
-        ("Labels bought", number(len(content.result.queries)), f"plus {number(revealed)} in the log"),
+        ("Labels bought", number(counted + content.uncounted), f"{so_far}plus {number(revealed)} in the log"),
         ("Rounds", number(len(content.result.rounds) - 1), "after the log alone"),
     ]
 
 
 def headline(content: ReportContent) -> list[str]:
     """Return the main results in a few sentences."""
-    bought, revealed = len(content.result.queries), int(content.logged.revealed.sum())
+    bought, revealed = len(content.result.queries) + content.uncounted, int(content.logged.revealed.sum())
     error, skipped = content.error, sum(r.skipped for r in content.result.rounds)
     stopped = content.result.stopped
     sentences = [
         f"The log has {count(len(content.logged), 'row')}, {revealed:,} of them with a label. From a pool of "
         f"{count(len(content.pool), 'row')}, {count(bought, 'more label was', 'more labels were')} bought"
         + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
+        content.waiting,
         f"The classifier's error on {POPULATIONS[content.goals.population]} is {verdict.error_words(error)}.",
         verdict.returned_sentence(content.result.returned_round),
         _confounding_sentence(content),
@@ -202,7 +206,7 @@ def model_verdict(content: ReportContent) -> Verdict:
         compared,
         verdict.threshold_sentence(content.result.estimator, classes),
         verdict.advice(intervals, classes, objective),
-        _worth_sentence(content),
+        "" if content.waiting else _worth_sentence(content),
     )
     title = verdict.title_of(level, "error" if compares else objective)
     return Verdict(level, title, [sentence for sentence in sentences if sentence])
@@ -366,7 +370,7 @@ def comparison_table(content: ReportContent) -> PageTable:
 
 def comparison_words(content: ReportContent) -> list[str]:
     """Return what the comparison with ordinary models says."""
-    if content.comparison is None:
+    if content.comparison is None or content.waiting:
         return []
     return comparison_sentences(content.comparison.models, len(content.result.queries))
 

@@ -245,6 +245,7 @@ class Rounds(TypedDict):
     rounds: list[Round]
     stopping: Stopping
     stopped: str
+    waiting: str
     fitting: bool
 
 

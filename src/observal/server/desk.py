@@ -25,7 +25,7 @@ from observal.journal.sql import people
 from observal.journal.sql.journal import SqlJournal, SqlTransaction
 from observal.journal.sql.people import Person
 from observal.journal.sql.store import open_store
-from observal.journal.status import CHOOSING, round_rows, status_of, why_nothing
+from observal.journal.status import CHOOSING, round_rows, status_of, why_nothing, why_waiting
 from observal.problem.words import listed
 from observal.server import bodies
 from observal.server.pool_view import PoolView
@@ -470,6 +470,7 @@ class Desk:
                 "rounds": self.worker.rounds,
                 "stopping": stopping,
                 "stopped": self.engine.ledger.stopped,
+                "waiting": why_waiting(ledger),
                 "fitting": self.worker.fitting,
             }
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -44,19 +45,19 @@ class DeskThread:
 
     Nobody is told that something is stored before the transaction has ended, and no call waits for more than what came before it.
 
-    `transaction` takes whether calls write, and returns a block that is one transaction.
+    `transaction` takes whether calls write, and returns a block that is one transaction. `settle` is called once a second.
 
     Examples
     --------
     >>> from contextlib import nullcontext
-    >>> thread = DeskThread(lambda write: nullcontext())
+    >>> thread = DeskThread(lambda write: nullcontext(), settle=lambda: None)
     >>> thread.submit(lambda: max(3, 4), write=True).result()
     4
     >>> thread.shutdown()
     """
 
-    def __init__(self, transaction: Callable[[bool], AbstractContextManager[None]]) -> None:
-        self._transaction = transaction
+    def __init__(self, transaction: Callable[[bool], AbstractContextManager[None]], settle: Callable[[], None]) -> None:
+        self._transaction, self._settle = transaction, settle
         self._calls: SimpleQueue[Call[object] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
         self._thread.start()
@@ -73,17 +74,19 @@ class DeskThread:
         self._thread.join()
 
     def _run(self) -> None:
-        more = True
+        more, due = True, monotonic() + 1.0
         while more:
-            calls = [self._calls.get()]
-            while calls[-1] is not None:
-                try:
+            calls: list[Call[object] | None] = []
+            with suppress(Empty):
+                calls.append(self._calls.get(timeout=max(0.0, due - monotonic())))
+                while calls[-1] is not None:
                     calls.append(self._calls.get_nowait())
-                except Empty:
-                    break
-            more = calls[-1] is not None
+            more = None not in calls
             for write in (True, False):
                 self._run_together([call for call in calls if call is not None and call.write is write], write)
+            if monotonic() >= due:
+                self._settle()
+                due = monotonic() + 1.0
 
     def _run_together(self, calls: list[Call[object]], write: bool) -> None:
         if not calls:

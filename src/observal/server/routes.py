@@ -54,7 +54,7 @@ def create_app(desk: Desk, studio: Studio | None = None) -> FastAPI:
 
     `studio` is the Label Studio in which the campaign is labelled as well.
     """
-    thread = DeskThread(desk.transaction)
+    thread = DeskThread(desk.transaction, desk.store.settle)
     at_desk = DeskCalls(desk, thread)
 
     @asynccontextmanager

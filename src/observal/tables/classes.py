@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 
 from observal.errors import InvalidLabel
-from observal.problem.labels import refuse_unclear_minus_one
-from observal.tables.column_format import PLACEHOLDERS
+from observal.problem.labels import ClassFinder, Label, fold_case, refuse_alike, refuse_unclear_minus_one
+from observal.problem.words import WARNING
+from observal.tables.column_format import MISSING, PLACEHOLDERS
 
 _MOST_CLASSES = 20  # a column with more values than this, and few labels of each, does not hold classes
+_LEAST_SHARE = 0.05  # of the filled cells have a word such as None if it is a class
 
 # Pairs in which the second is the one that is looked for.
 _OBVIOUS_PAIRS = (
@@ -20,83 +22,50 @@ _OBVIOUS_PAIRS = (
 )
 _NEGATION = re.compile(r"(?:(?:no|not|non|never)[ _-]+|non)(.+)")
 
-Label = Hashable
-"""A label value: a boolean, a number or text."""
 Positive = Label | Callable[[Sequence[Label]], Label] | None
 """A class; a function that is given both classes, the rarer one last, and returns one; or None."""
 
 
-class ClassFinder:
-    """Finds the class that a value means: the one rule for tables, files of answers and the positive class.
+def find_class_words(
+    columns: Sequence[Mapping[str | None, int]], label: str, named: Sequence[Label] | None
+) -> tuple[list[str], list[str]]:
+    """Return the words for missing values, such as None, that are classes, and notes; `columns` count the labels of each table.
 
-    A value means a class if it equals the class or is the same text. Otherwise upper and lower case are ignored, then numbers are
-    compared by value, and true and false are read as 1 and 0. A comparison that confuses two of the classes is not used.
-
-    Examples
-    --------
-    >>> codes = ClassFinder([0, 1])
-    >>> codes.find("1"), codes.find("1.0"), codes.find("True"), codes.find("2")
-    (1, 1, 1, None)
-    >>> ClassFinder(["bad", "good"]).find("Good")
-    1
+    A word is a class if it is `named`, or if many cells have it while others are empty: those are the labels that are not known.
     """
-
-    def __init__(self, classes: Sequence[Label]) -> None:
-        self._codes = {value: code for code, value in enumerate(classes)}
-        self._comparisons: list[tuple[Callable[[str], str], dict[str, int]]] = []
-        for normalize in (str.strip, _fold_case, _fold_number):
-            codes = {normalize(str(value)): code for code, value in enumerate(classes)}
-            if len(codes) == len(classes):
-                self._comparisons.append((normalize, codes))
-
-    def find(self, value: object) -> int | None:
-        """Return the position of the class that a value means, or None if it means none of them."""
-        if (code := find_key(self._codes, value)) is not None:
-            return code
-        text = str(value)
-        matches = (codes[key] for normalize, codes in self._comparisons if (key := normalize(text)) in codes)
-        return next(matches, None)
+    seen = sorted({word for counts in columns for word in counts if word is not None and word in MISSING})
+    if named is not None:
+        return [word for word in seen if ClassFinder(named).find(word) is not None], []
+    partly = [(counts, sum(counts.values()) - counts[None]) for counts in columns if None in counts]
+    words = [w for w in seen if any(counts.get(w, 0) >= _LEAST_SHARE * filled for counts, filled in partly)]
+    return words, [
+        f"{WARNING}{word!r} in the label column {label!r} was read as a class, since labels that are not known are empty cells; if it means "
+        f"that too, use --missing {quote(word)} (missing=[{word!r}])."
+        if word in words
+        else f"{word!r} in the label column {label!r} was read as not known; if it is a class, name all (--classes, classes=)."
+        for word in seen
+    ]
 
 
-def find_key(codes: Mapping[Label, int], key: object) -> int | None:
-    """Return the value of a key, or None; also None for a key that cannot be hashed, such as a list."""
-    try:
-        return codes.get(key)
-    except TypeError:
-        return None
-
-
-def _fold_case(text: str) -> str:
-    return text.strip().casefold()
-
-
-def _fold_number(text: str) -> str:
-    folded = {"true": "1", "false": "0"}.get(_fold_case(text), _fold_case(text))
-    try:
-        return repr(float(folded.replace(",", ".")))
-    except ValueError:
-        return folded
-
-
-def as_label(value: Label, classes: Sequence[Label] | None = None) -> Label:
-    """Return a label without spaces around it, None if nothing is left; if classes are named, the one that it means.
-
-    Examples
-    --------
-    >>> as_label(" yes"), as_label(" "), as_label("1", [0, 1])
-    ('yes', None, 1)
-    """
-    if isinstance(value, str) and value not in (() if classes is None else classes):
-        value = value.strip() or None
-    if value is None or classes is None:
-        return value
-    code = ClassFinder(classes).find(value)
-    if code is None:
-        raise InvalidLabel(
-            f"A label must be one of the classes {list(classes)}, but {value!r} was seen; correct the label, or name all "
-            "classes with classes=."
-        )
-    return classes[code]
+def settle_classes(
+    counts: Mapping[Label, int], label: str, named: Sequence[Label] | None, positive: Positive
+) -> tuple[Sequence[Label], dict[Label, Label], list[str]]:
+    """Return the classes, the positive one last; the labels, of those counted in order, that are other spellings of which; and notes."""
+    totals, usual, spellings, notes = dict(counts), dict[Label, Label](), dict[str, str](), list[str]()
+    texts = [value for value in counts if isinstance(value, str) and named is None]
+    for text in sorted(texts, key=lambda text: (-counts[text], text)):
+        if (spelling := spellings.setdefault(fold_case(text), text)) != text:
+            usual[text] = spelling
+            totals[spelling] += totals.pop(text)
+            notes.append(
+                f"{text!r} in the label column {label!r} was read as {spelling!r}; if they differ, name all classes (--classes, classes=)."
+            )
+    classes = list(totals) if named is None else named
+    check_classes(classes, label, sum(counts.values()), named is not None)
+    if named is not None and (positive is None or callable(positive)):
+        return classes, usual, notes
+    classes, guess = order_classes(classes, totals, positive, label)
+    return classes, usual, notes + guess
 
 
 def check_classes(classes: Sequence[Label], label: str, n_labels: int, is_named: bool) -> None:
@@ -108,6 +77,7 @@ def check_classes(classes: Sequence[Label], label: str, n_labels: int, is_named:
             f"The label column {label!r} has the value {doubtful[0]!r}, which may mean that the label is not known; if so, use "
             f"{options} (missing={doubtful}), and otherwise name the classes (--classes, classes=)."
         )
+    refuse_alike(classes)
     if not is_named:
         refuse_unclear_minus_one(classes)
     if len(classes) < 2:
@@ -144,7 +114,7 @@ def order_classes(
         return _move_last(classes, _find_positive(classes, positive)), []
     if len(classes) != 2:
         return classes, []
-    named = [value for value in classes if isinstance(value, str) and _fold_case(value) == _fold_case(label)]
+    named = [value for value in classes if isinstance(value, str) and fold_case(value) == fold_case(label)]
     obvious = named[0] if len(named) == 1 else obvious_positive(classes)
     if obvious is not None:
         return _move_last(classes, obvious), []

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from observal.checks import Bools, Floats, check_propensity
+from observal.checks import Floats, check_propensity, keep
 from observal.diagnosis import propensity as chances
 from observal.errors import InvalidInput
 from observal.problem.data import LoggedData, Pool
-from observal.problem.labels import distinct_labels
+from observal.problem.labels import Label, distinct_labels
 from observal.problem.words import WARNING, count
-from observal.tables.classes import Label, Positive, check_classes, order_classes
+from observal.tables.classes import Positive, settle_classes
 from observal.tables.encoder import ColumnSource, TableEncoder
 from observal.tables.read import read_tables
 from observal.tables.roles import TableRoles, column_of, read_groups, read_ids, read_labels, read_numbers
@@ -114,16 +114,14 @@ def load_problem(
     """
     sources_of_logs = logged_tables if isinstance(logged_tables, list | tuple) else [logged_tables]
     n_logs = len(sources_of_logs)
-    tables = read_tables([*sources_of_logs, *([] if pool_table is None else [pool_table])], roles.id, roles.label)
+    sources_of_tables = [*sources_of_logs, *([] if pool_table is None else [pool_table])]
+    tables = read_tables(sources_of_tables, roles.id, roles.label, None, classes)
     logs, pools = tables[:n_logs], tables[n_logs:]
     names = _table_names(logs, pools)
     sources = _propensity_sources(propensity, roles, n_logs, bool(pools))
     columns = [source for source in sources if isinstance(source, str)]
     roles = roles.within({name for table in tables for name in table.column_names})
-    labels, missing, labels_seen = _read_label_columns(logs, roles.label, classes, names)
-    class_values, notes = labels_seen, list[str]()
-    if classes is None or not (positive is None or callable(positive)):
-        class_values, notes = order_classes(labels_seen, Counter(labels[~missing].tolist()), positive, roles.label)
+    labels, class_values, notes = _read_label_columns(logs, roles.label, classes, positive, names)
     encoder = TableEncoder.learn(tables, roles.features, (*roles.named, *columns), max_categories)
     notes = [*notes, *_describe_readings(tables, names), *encoder.notes]
     X = [encoder.encode(table) for table in tables]
@@ -154,6 +152,7 @@ def load_problem(
         encoder.groups,
         _join(groups[:n_logs]),
     )
+    keep(log, is_positive_named=classes is not None or not (positive is None or callable(positive)))
     if not pools:
         return LoadedProblem(log, None, encoder, tuple(notes))
     prices = None if roles.price is None else read_numbers(pools[0], roles.price, "price", names[-1])
@@ -232,7 +231,7 @@ def load(
     )
     if table_format is not None:
         sources = [*(logged if isinstance(logged, list | tuple) else [logged]), *([] if pool is None else [pool])]
-        tables = read_tables(sources, id, label, table_format)
+        tables = read_tables(sources, id, label, table_format, classes)
         logged, pool = (tables, None) if pool is None else (tables[:-1], tables[-1])
     return load_problem(
         logged,
@@ -348,14 +347,16 @@ def _propensity_of(
 
 
 def _read_label_columns(
-    logs: Sequence[pa.Table], label: str, classes: Sequence[Label] | None, names: Sequence[str]
-) -> tuple[NDArray[Any], Bools, Sequence[Label]]:
+    logs: Sequence[pa.Table], label: str, classes: Sequence[Label] | None, positive: Positive, names: Sequence[str]
+) -> tuple[NDArray[Any], Sequence[Label], list[str]]:
     columns = [column_of(log, label, "label", name) for log, name in zip(logs, names, strict=False)]
     parts = [read_labels(column, classes) for column in columns]
     labels, missing = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-    values = distinct_labels(labels[~missing]).tolist() if classes is None else classes
-    check_classes(values, label, int((~missing).sum()), classes is not None)
-    return labels, missing, values
+    counts = Counter(labels[~missing].tolist())
+    ordered = {value: counts[value] for value in distinct_labels(labels[~missing]).tolist()}
+    values, usual, notes = settle_classes(ordered, label, classes, positive)
+    labels = np.array([usual.get(value, value) for value in labels.tolist()], dtype=object) if usual else labels
+    return labels, values, notes
 
 
 def _read_id_columns(

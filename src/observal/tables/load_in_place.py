@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from observal.checks import Ints, check_propensity, frozen
+from observal.checks import Ints, check_propensity, frozen, keep
 from observal.errors import InvalidInput, one_line
 from observal.parquet import Executor, ExecutorLike, Parts, Source, executor_of
 from observal.parquet.row_groups import PARQUET, find_files, name_of
 from observal.parquet.vectors import LazyIds, pieces, read_coded_labels, read_floats, read_groups
 from observal.problem.data import LoggedData, Pool
-from observal.problem.labels import CodedLabels
-from observal.tables.classes import Label, Positive, as_label, check_classes, order_classes
+from observal.problem.labels import CodedLabels, Label
+from observal.tables.classes import Positive, settle_classes
 from observal.tables.encoder import TableEncoder, learn_rules
 from observal.tables.load import (
     LoadedProblem,
@@ -151,6 +151,7 @@ def load_in_place(
     ids = LazyIds(X_log, roles.id, len(X_pool) if roles.id is None else 0), LazyIds(X_pool, roles.id)
     _check_ids(*ids)
     log = LoggedData(X_log, labels, q_log, ids[0], None, cost_log, encoder.groups, group_log)
+    keep(log, is_positive_named=classes is not None or not (positive is None or callable(positive)))
     notes = [
         *notes,
         *encoder_notes,
@@ -209,14 +210,12 @@ def _read_label_column(
     rows: Parts, label: str, classes: Sequence[Label] | None, positive: Positive
 ) -> tuple[CodedLabels, list[str]]:
     """Return the labels of the log with the positive class last, and a note if it had to be guessed."""
-    labels = read_coded_labels(rows, label, classes, as_label)
+    labels = read_coded_labels(rows, label, classes)
     values = labels.classes.tolist()
-    check_classes(values, label, int(labels.revealed.sum()), classes is not None)
-    if classes is not None and (positive is None or callable(positive)):
-        return labels, []
     counts = np.bincount(labels.codes[labels.revealed], minlength=len(values))
-    ordered, notes = order_classes(values, dict(zip(values, counts.tolist(), strict=True)), positive, label)
-    new_codes = np.array([*(list(ordered).index(value) for value in values), -1], dtype=np.int8)
+    seen = dict(zip(values, counts.tolist(), strict=True))
+    ordered, usual, notes = settle_classes(seen, label, None if classes is None else values, positive)
+    new_codes = np.array([*(list(ordered).index(usual.get(value, value)) for value in values), -1], dtype=np.int8)
     classes_in_order = labels.classes[[values.index(value) for value in ordered]]
     return CodedLabels(frozen(new_codes[labels.codes]), classes_in_order), notes
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 
 from observal.errors import InvalidInput, one_line
 from observal.parquet.row_groups import PARQUET, check_names, check_values, find_files
-from observal.problem.labels import is_missing
+from observal.problem.labels import Label, is_missing
 from observal.problem.words import count
+from observal.tables.classes import find_class_words
 from observal.tables.column_format import MISSING
 from observal.tables.spreadsheets import COMPUTE, Sheet, cell_text, read_workbook
 from observal.tables.table_format import (
@@ -28,6 +29,7 @@ from observal.tables.table_format import (
     find_descriptions,
     locate_bad_byte,
     mend_encoding,
+    reading_of,
     with_reading,
     without_reading,
 )
@@ -99,13 +101,48 @@ def read_tables(
     id: str | None = None,
     label: str | None = None,
     options: TableFormat | None = None,
+    classes: Sequence[Label] | None = None,
 ) -> list[pa.Table]:
     """Return tables that belong together, as ``read_table`` does; what is ambiguous in one may be clear in another.
 
-    Text in the columns `id` and `label` stays text; `options` are what the user said about how the tables are written.
+    Text in the columns `id` and `label` stays text; `options` are what the user said about how the tables are written, and `classes`
+    the label values, if they are named.
     """
-    tables = [read_raw(source, id, options or TableFormat()) for source in sources]
+    options = options or TableFormat()
+    tables = [read_raw(source, id, options) for source in sources]
+    if label is not None:
+        _restore_classes(tables, sources, label, options, classes)
     return convert_text(tables, keep=[name for name in (id, label) if name is not None])
+
+
+def _restore_classes(
+    tables: list[pa.Table],
+    files: Sequence[TableSource],
+    label: str,
+    options: TableFormat,
+    classes: Sequence[Label] | None,
+) -> None:
+    """In the label columns of CSV and Excel files, put back words such as None where they are classes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts: dict[int, pa.Array | pa.ChunkedArray] = {}
+    for k, (file, table) in enumerate(zip(files, tables, strict=True)):
+        is_open = isinstance(file, str | os.PathLike) and label in table.column_names and table.column(label).null_count
+        if is_open and str(file).lower().endswith(_EXCEL):
+            sheet = read_workbook(str(file))
+            values = [row[sheet.names.index(label)] for row in sheet.rows[-len(table) :]]
+            cells = ["" if value is None else cell_text(value).strip() for value in values]
+            texts[k] = pa.array([None if cell in ("", *options.missing) else cell for cell in cells], pa.string())
+        elif is_open:
+            texts.update((k, cells) for cells in read_as_written(str(file), [label], options, [""]).columns)
+    counts = [{e["values"]: e["counts"] for e in cells.value_counts().to_pylist()} for cells in texts.values()]
+    words, notes = find_class_words(counts, label, classes)
+    missing = pa.array([word for word in MISSING if word not in words])
+    for k, cells in texts.items() if words else ():
+        column = pc.if_else(pc.is_in(cells, value_set=missing), None, cells)
+        tables[k] = tables[k].set_column(tables[k].column_names.index(label), label, column)
+    tables[0] = with_reading(tables[0], replace(first := reading_of(tables[0]), notes=(*first.notes, *notes)))
 
 
 def read_raw(source: TableSource, id: str | None, options: TableFormat) -> pa.Table:
@@ -118,7 +155,9 @@ def read_raw(source: TableSource, id: str | None, options: TableFormat) -> pa.Ta
     return table
 
 
-def read_as_written(path: str | os.PathLike[str], names: Sequence[str], options: TableFormat) -> pa.Table:
+def read_as_written(
+    path: str | os.PathLike[str], names: Sequence[str], options: TableFormat, missing: Sequence[str] = MISSING
+) -> pa.Table:
     """Return columns of a CSV file as the text that is written there; none of a file of another kind, whose columns have types."""
     import pyarrow as pa
 
@@ -126,7 +165,8 @@ def read_as_written(path: str | os.PathLike[str], names: Sequence[str], options:
     if not names or not file.name.lower().endswith(_CSV):
         return pa.table({})
     detected = detect_csv(file, _usual_separator(file), options)
-    return _parse_whole_csv(file, replace(detected, text_columns=tuple(names)), None, options, names)[0]
+    detected = replace(detected, text_columns=tuple(names), usual_missing=missing)
+    return _parse_whole_csv(file, detected, None, options, names)[0]
 
 
 def _usual_separator(path: Path) -> str:
@@ -245,7 +285,7 @@ def _parse_csv(
             parse_options=csv.ParseOptions(delimiter=layout.sep, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
                 strings_can_be_null=True,
-                null_values=list(layout.missing_words),
+                null_values=[*detected.usual_missing, *layout.missing],
                 column_types={name: pa.string() for name in text_columns},
                 decimal_point=layout.decimal or ".",
                 include_columns=list(only),

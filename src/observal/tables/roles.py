@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from observal.checks import Bools, Floats, Ints, number_groups
 from observal.errors import InvalidInput, InvalidLabel
-from observal.problem.labels import missing_mask, plain_label
-from observal.tables.classes import Label, as_label
+from observal.problem.labels import Label, as_label, missing_mask, plain_label
 from observal.tables.columns import column_kind, text_column, to_floats
 from observal.tables.spreadsheets import COMPUTE
 from observal.tables.table_format import reading_of

@@ -84,11 +84,6 @@ class TableFormat:
                     f"There is no encoding {self.encoding!r:.40}; give one such as utf-8, cp1252 or latin-1."
                 ) from None
 
-    @property
-    def missing_words(self) -> tuple[str, ...]:
-        """All words that mean a missing value."""
-        return (*MISSING, *self.missing)
-
     def describe(self) -> str:
         """Return how the table is written where that is not the usual way; empty where it is."""
         parts = []
@@ -182,6 +177,7 @@ class CsvFormat:
     text_columns: tuple[str, ...] = ()
     skip: int = 0
     descriptions: Mapping[str, str] = field(default_factory=dict)
+    usual_missing: Sequence[str] = MISSING  # words that mean a missing value, besides those of the format
 
 
 def find_descriptions(rows: Sequence[Sequence[str]], missing: Sequence[str] = ()) -> dict[str, str]:

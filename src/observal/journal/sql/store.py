@@ -2,16 +2,17 @@
 
 SQLite uses a write-ahead log with full synchronisation, so a stored label survives a power cut; writers take
 turns with ``BEGIN IMMEDIATE``. In PostgreSQL writers take turns with an advisory lock, and readers see one
-snapshot. Every transaction has its own connection, so a closed campaign is one complete file.
+snapshot. Every transaction has its own connection, except in the server, so a closed campaign is one complete file.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from observal.errors import CampaignExists, CampaignUnavailable, InvalidInput, NotACampaign, hide_secrets
-from observal.files import check_target, remove_stale
+from observal.files import check_target, remove_stale, writing
 from observal.journal.sql.connection import StoreConnection
 from observal.journal.sql.schema import SCHEMA, check_schema, create_schema, schema_version
 from observal.problem.arrow_stream import Budget
@@ -47,8 +48,8 @@ class Store:
         self._read_only = read_only
         self._budget = Budget()
         self.name = name
-        is_file = engine.url.get_backend_name() == "sqlite"
-        self.title = Path(name).stem if is_file else engine.url.database or engine.url.host or ""
+        self._is_file = engine.url.get_backend_name() == "sqlite"
+        self.title = Path(name).stem if self._is_file else engine.url.database or engine.url.host or ""
 
     def close(self) -> None:
         """Close the connections kept open."""
@@ -70,6 +71,21 @@ class Store:
             )
         with _write(self._engine, self.name) as connection:
             yield StoreConnection(connection, self.name, self._budget)
+
+    def settle(self) -> None:
+        """Move what SQLite's write-ahead log has into the file, unless somebody is reading an older state; nobody has to wait."""
+        if self._is_file:
+            with suppress(sa.exc.DBAPIError), self._engine.connect() as connection:
+                _settle(connection)
+
+    def copy(self, path: Path, force: bool) -> None:
+        """Copy all that is stored to a file, while others read and write; the file needs no locks, as nobody else knows it yet."""
+        if not self._is_file:
+            raise InvalidInput(f"{self.name} is a PostgreSQL database, not a file; make its backup with pg_dump.")
+        with writing(path, force) as file, sentences(self.name, self._engine), self._engine.connect() as connection:
+            shutil.copymode(self.name, file.name)  # a private campaign stays private
+            with closing(sqlite3.connect(f"file:{quote(os.fsencode(file.name))}?nolock=1", uri=True)) as copy:
+                connection.connection.backup(copy)
 
 
 def refuse_existing(where: str | Path, replace: bool = False) -> None:
@@ -183,6 +199,13 @@ def _write(engine: sa.Engine, name: str) -> Iterator[sa.Connection]:
         connection.execution_options(observal_writing=True)  # the begin handlers read it
         with connection.begin():
             yield connection
+        if engine.dialect.name == "sqlite" and isinstance(engine.pool, sa.pool.NullPool):  # the server does it later
+            _settle(connection)
+
+
+def _settle(connection: sa.Connection) -> None:
+    with suppress(sqlite3.Error):  # the log has everything
+        connection.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 @contextmanager

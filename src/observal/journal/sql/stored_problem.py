@@ -302,10 +302,6 @@ def require_growable(settings: Settings) -> None:
 def add_rows(problem: Problem, more: Pool) -> Problem:
     """Return the problem with more pool rows."""
     pool = problem.pool
-    if more.X.shape[1] != pool.X.shape[1]:
-        raise InvalidInput(
-            f"New rows need the {pool.X.shape[1]} features of the pool, but have {more.X.shape[1]}; give the same columns."
-        )
     optional = {}
     for name, what in (("cost", "a cost"), ("groups", "a group"), ("price", "a price")):
         values, new = getattr(pool, name), getattr(more, name)

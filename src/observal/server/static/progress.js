@@ -78,14 +78,14 @@ function hours(time) {
   return `about ${time < 10 ? time.toFixed(1) : Math.round(time)} h`;
 }
 
-function draw(el, status, { rounds, stopping }) {
+function draw(el, status, { rounds, stopping, waiting }) {
   const progress = status.progress;
   const from = progress.model_round === null ? "" : `The model is from round ${progress.model_round}${progress.model_round === 0 ? ", the log alone" : ""}. `;
   const fitting = progress.fitting ? "A new model is being fitted." : "";
   const open = el.querySelector("details")?.open ?? false;
   fill(el, h("h1", {}, "Progress"), facts(status, rounds),
     h("div", { class: "card" }, errorFigure(rounds, progress.label_budget, from + fitting),
-      h("p", { class: "stopping" }, status.stopped ? `Finished: ${status.stopped}.` : stopping.sentence), measured(rounds).length ? roundTable(rounds, open) : null),
+      h("p", { class: "stopping" }, status.stopped ? `Finished: ${status.stopped}.` : stopping.sentence), waiting ? h("p", { class: "waiting" }, waiting) : null, measured(rounds).length ? roundTable(rounds, open) : null),
     h("h2", {}, "People"),
     status.annotators.length ? table(["Name", "Answers", "Rows held"], status.annotators.map((person) => [person.name, String(person.answers), String(person.held)])) : h("p", { class: "quiet" }, "There are no answers yet."),
     status.notes.length ? [h("h2", {}, "Notes"), h("ul", { class: "quiet" }, status.notes.map((note) => h("li", {}, note)))] : null);
@@ -140,18 +140,18 @@ export function effort(el, me) {
   });
 }
 
-function drawEffort(el, { rounds, stopped, fitting }, me) {
+function drawEffort(el, { rounds, stopped, waiting, fitting }, me) {
   const known = measured(rounds);
   const picture = known.length ? h("div", { class: "chart" }, chart(known, me.campaign.label_budget, LOW)) : null;
   if (stopped) fill(el, reached(rounds, fitting), picture, me.role === "owner" ? ownersEnd(me) : h("p", {}, "Thank you. The owner of the campaign can now download the model and the report."));
-  else if (rounds.length) fill(el, soFar(rounds), picture);
+  else if (rounds.length) fill(el, soFar(rounds, waiting), picture);
   el.hidden = !el.childElementCount;
 }
 
-function soFar(rounds) {
+function soFar(rounds, waiting) {
   const now = measured(rounds).at(-1);
-  if (!now) return [h("h2", {}, "Error: not known yet"), h("p", { class: "quiet" }, unknownError(rounds))];
-  return [h("h2", {}, `Error: ${ends(now.error)}`), h("p", { class: "quiet" }, `After ${plural(now.labels, "label")} it is ${now.error.words}. Your answers make the interval narrower.`)];
+  if (!now) return [h("h2", {}, "Error: not known yet"), h("p", { class: "quiet" }, `${unknownError(rounds)} ${waiting}`)];
+  return [h("h2", {}, `Error: ${ends(now.error)}`), h("p", { class: "quiet" }, `After ${plural(now.labels, "label")} it is ${now.error.words}. ${waiting || "Your answers make the interval narrower."}`)];
 }
 
 function reached(rounds, fitting) {
