@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from scipy.special import chdtrc
 
 import observal as ob
-from observal.diagnosis import Diagnosis, confounded_range, diagnose
+from observal.diagnosis import Diagnosis, GivenDiagnosis, confounded_range, diagnose
 from observal.diagnosis.calibration_check import check_calibration, feature_scores, least_factor
 from observal.diagnosis.drift import DRIFT_LEVEL, find_drift, least_shift, shift_p_value
 from observal.diagnosis.feature_values import scaled_ranks, standardised_difference
-from observal.diagnosis.learning_curve import fit_curve, labels_needed
 from observal.diagnosis.near_copies import copied_share, find_near_copies, finest_step, nearest_rows
 from observal.diagnosis.overlap import find_overlap, roundest_between
 from observal.errors import InvalidInput
@@ -63,23 +62,26 @@ def test_binary_features_are_named_in_regions():
     rng = np.random.default_rng(1)
     north = rng.random(1000) < 0.3
     pool = ob.Pool(np.column_stack([north, rng.normal(size=1000)]), np.where(north, 0.0, 0.5))
-    overlap = find_overlap(pool, 1000, pool.propensity, pool.propensity, ["region=north", "age"], rng)
+    shown = pool.propensity > 0
+    overlap = find_overlap(pool, 1000, pool.propensity, shown, ["region=north", "age"], rng)
     assert overlap.regions[0].rule == "region=north"
     assert overlap.never == north.mean()
     others = ob.Pool(pool.X, np.where(north, 0.5, 0.0))
-    found = find_overlap(others, 1000, others.propensity, others.propensity, ["region=north", "age"], rng)
+    found = find_overlap(others, 1000, others.propensity, ~shown, ["region=north", "age"], rng)
     assert found.regions[0].rule == "region ≠ north"
 
 
 CHANCES = st.sampled_from([0.0, 0.001, 0.01, 0.02, 0.04, 0.1, 0.5, 1.0])
 
 
-@given(st.lists(CHANCES, min_size=1, max_size=30), st.lists(CHANCES, min_size=1, max_size=40), st.integers(1, 20))
-def test_barely_covered_share_matches_reference(propensity, logged, copies):
+@given(st.lists(CHANCES, min_size=1, max_size=30), st.lists(CHANCES, min_size=1, max_size=40), st.integers(1, 20), st.data())
+def test_barely_covered_share_matches_reference(propensity, logged, copies, data):
     logged = np.repeat(logged, copies)
+    rng = np.random.default_rng(data.draw(st.integers(0, 100)))
+    revealed = (rng.random(logged.size) < logged * data.draw(st.sampled_from([0.0, 0.2, 1.0])))
     pool = ob.Pool(np.zeros((len(propensity), 1)), propensity)
-    found = find_overlap(pool, logged.size + 0.5, logged, logged, ["x"], np.random.default_rng(0))
-    assert found.barely == twin.barely_covered(propensity, logged.tolist(), logged.size + 0.5)
+    found = find_overlap(pool, logged.size + 0.5, logged, revealed, ["x"], rng)
+    assert found.barely == twin.barely_covered(propensity, logged.tolist(), revealed.tolist(), logged.size + 0.5)
 
 
 def test_good_verdict_names_untested_assumptions():
@@ -383,52 +385,20 @@ def test_drift_raises_few_false_alarms():
     assert alarms <= 4
 
 
-def test_fit_curve_recovers_an_exact_curve():
-    sizes = np.array([20.0, 40.0, 80.0, 160.0])
-    for a, b, c in [(0.05, 1.0, 0.5), (0.0, 2.0, 1.0), (0.2, 0.3, 0.25)]:
-        best, needed = fit_curve(sizes, (a + b * sizes**-c)[None, :], target=a + b * 1000.0**-c)
-        assert best[0] == pytest.approx(a, abs=1e-6)
-        assert needed[0] == pytest.approx(1000.0, rel=1e-3)
-    flat_best, flat_needed = fit_curve(sizes, np.full((1, 4), 0.3), target=0.2)
-    assert flat_best[0] == pytest.approx(0.3)
-    assert np.isinf(flat_needed[0])
 
-
-def test_labels_needed_is_close_to_the_measured_number():
-    """The extrapolated number is compared with a measured one; both within a factor of four of each other."""
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(6000, 30))
-    codes = (X @ rng.normal(size=30) > 0).astype(np.int64)
-    small = labels_needed(X[:150], codes[:150], np.ones(150), 0.06, rng)
-    assert small.status == "estimated"
-    large = labels_needed(X[:3000], codes[:3000], np.ones(3000), 0.06, rng)
-    measured = next(n for n, error in large.curve if error <= 0.06)
-    assert measured / 4 <= small.labels <= measured * 4
-    assert "extrapolation" in small.sentences()[1]
-
-
-def test_unreachable_target_gives_no_estimate():
-    rng = np.random.default_rng(4)
-    X = rng.normal(size=(400, 3))
-    noise = rng.random(400) < 0.3
-    codes = ((X[:, 0] > 0) ^ noise).astype(np.int64)
-    found = labels_needed(X, codes, np.ones(400), 0.1, rng)
-    assert found.status == "cannot tell"
-    assert "levels off at about" in found.sentences()[0]
 
 
 def test_diagnosis_is_reproducible_and_options_are_independent():
     logged, pool = world()
     first = diagnose(logged, pool, random_state=3)
     assert first == diagnose(logged, pool, random_state=3)
-    assert first.drift == diagnose(logged, pool, random_state=3, target_error=0.1, confounding=()).drift
+    assert first.drift == diagnose(logged, pool, random_state=3, confounding=()).drift
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"feature_names": ["one"]}, "one name for each of the 2 features, but 1 were given"),
-        ({"target_error": 5.0}, "target_error must be above 0 and below 1, but is 5.0"),
         ({"confounding": (0.5,)}, "strength of confounding must be at least 1"),
         ({"random_state": -1}, "whole number of at least 0"),
     ],
@@ -480,15 +450,17 @@ def problems(draw):
     return logged, ob.Pool(X[m:], q[m:], cost=None if cost is None else cost[m:])
 
 
-@given(problems(), st.sampled_from([None, 0.1]))
+@given(problems())
 @settings(max_examples=40)
 @pytest.mark.filterwarnings("error")
-def test_diagnosis_accepts_every_valid_log(problem, target):
-    found = diagnose(*problem, target_error=target)
+def test_diagnosis_accepts_every_valid_log(problem):
+    found = diagnose(*problem)
     assert isinstance(found, Diagnosis)
     json.dumps(found.to_dict(), allow_nan=False)
     assert found.verdict in " ".join(found.text().split())
     assert all(warning.endswith(".") for warning in found.warnings)
+    if isinstance(found, GivenDiagnosis):  # propensity 1 in the log and 0 in the pool says the same
+        return
     assert all(0.0 <= region.share <= 1.0 and 0.0 <= region.barely <= 1.0 for region in found.overlap.regions)
     for _, low, high in found.confounding.ranges:
         assert -1e-9 <= low <= found.confounding.error + 1e-9 <= high + 2e-9 <= 1.0 + 1e-6
@@ -496,10 +468,9 @@ def test_diagnosis_accepts_every_valid_log(problem, target):
 
 def test_three_labels_are_reported_as_too_few():
     logged = ob.LoggedData([[0.0], [1.0], [2.0]], [0, 1, 1], 0.9)
-    found = diagnose(logged, ob.Pool([[0.5]], 0.9), target_error=0.1)
+    found = diagnose(logged, ob.Pool([[0.5]], 0.9))
     assert found.level == "buy"
     assert found.confounding.error is None
-    assert found.labels_needed.status == "cannot tell"
     assert not found.drift.checked
 
 

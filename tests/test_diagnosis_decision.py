@@ -33,7 +33,7 @@ def hospital(rng, lost=0.0):
 
 
 def load(table, pool, **more):
-    loaded = ob.load_problem(table, pool, ob.TableRoles("survived", **more), propensity="estimate")
+    loaded = ob.load(table, pool, label="survived", **more)
     return loaded.logged, loaded.pool, loaded.encoder.names, loaded.encoder.sources
 
 
@@ -58,7 +58,9 @@ def test_policy_that_draws_or_follows_a_score_is_not_called_a_column():
 
 
 def test_diagnosis_with_the_decision_says_only_what_to_leave_out():
-    logged, pool, names, sources = load(*hospital(np.random.default_rng(0)))
+    table, pool = hospital(np.random.default_rng(0))
+    given = load(table.assign(q=np.where(table["survived"].isna(), 0.01, 0.99)), pool.assign(q=0.5), propensity="q")
+    logged, pool, names, sources = given
     diagnosis = diagnose(logged, pool, feature_names=names, sources=sources)
     assert diagnosis.level == "buy"
     assert diagnosis.verdict.startswith(
@@ -67,7 +69,7 @@ def test_diagnosis_with_the_decision_says_only_what_to_leave_out():
     assert "leave them out with --exclude treated,dose,since." in diagnosis.verdict
     for false in ("too small", "barely covered", "of up to"):
         assert false not in diagnosis.text()
-    assert "treated=yes" in quick_warnings(logged, pool, names, sources)[0]
+    assert "treated=yes" in quick_warnings(logged, ob.Problem(logged, pool), names, sources)[0]
     assert len(json.dumps(diagnosis.to_dict())) > 100
 
 
@@ -75,13 +77,15 @@ def test_command_takes_the_column_out(tmp_path):
     table, pool = (part.drop(columns=["dose", "since"]) for part in hospital(np.random.default_rng(0)))
     table.to_csv(tmp_path / "log.csv", index=False)
     pool.to_csv(tmp_path / "pool.csv", index=False)
-    command = ["diagnose", "log.csv", "--pool", "pool.csv", "--label", "survived", "--estimate-propensity"]
-    said = " ".join(observal(*command, cwd=tmp_path).stdout.split())
-    assert "Column 'treated' is the decision that revealed the label" in said
-    assert "--exclude treated." in said
-    said = " ".join(observal(*command, "--exclude", "treated", cwd=tmp_path).stdout.split())
-    assert "decision that revealed" not in said
-    assert "The log covers the whole pool" in said
+    for tables in (["log.csv"], ["log.csv", "--pool", "pool.csv"]):
+        command = ["diagnose", *tables, "--label", "survived"]
+        said = " ".join(observal(*command, cwd=tmp_path).stdout.split())
+        assert "Column 'treated' is the decision that revealed the label" in said
+        assert "--exclude treated." in said
+        said = " ".join(observal(*command, "--exclude", "treated", cwd=tmp_path).stdout.split())
+        assert "decision that revealed" not in said
+        assert "Buy labels among the" in said
+        assert "The log covers" not in said
 
 
 def test_given_propensities_are_still_diagnosed_beside_the_decision():

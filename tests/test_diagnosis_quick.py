@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 import observal as ob
-from observal.diagnosis.quick_warnings import MAX_NAMED, quick_warnings
+from observal.diagnosis import quick_warnings as module
+from observal.diagnosis.quick_warnings import MAX_NAMED
 from observal.errors import InvalidInput
+from observal.problem.given import arrange
 from observal.problem.words import option_words
 from tests.command import observal
 
@@ -18,6 +20,11 @@ def world(n=400, seed=0):
     X = rng.normal(size=(2 * n, 2))
     y = (X[:, 0] + rng.normal(size=2 * n) > 0).astype(float)
     return rng, X, y
+
+
+def quick_warnings(log, pool, *others):
+    arranged = arrange(log, pool)
+    return module.quick_warnings(log, ob.Problem(arranged.logged, arranged.pool), *others)
 
 
 def logged(X, y, shown, propensity):
@@ -162,3 +169,30 @@ def test_advice_for_a_column_without_a_name_works(tmp_path):
     settings = ob.Campaign.open(tmp_path / "b.db").settings
     assert (settings.features, settings.excluded) == (("a", "b"), ("",))
     assert option_words("--exclude", ["", "b"]) == "--exclude '' --exclude b"
+
+
+def test_given_labels_are_checked_for_columns_but_not_for_propensities():
+    rng, X, y = world()
+    shown = X[:400, 0] > 0.3
+    number = rng.permutation(800)
+    rows = np.column_stack([X, number, np.concatenate([shown, np.zeros(400)]), y + 0.01 * rng.normal(size=800)])
+    names = ["a", "b", "number", "accepted", "paid on"]
+    for pool in (None, ob.Pool(rows[400:])):
+        found = quick_warnings(logged(rows[:400], y[:400], shown, None), pool, names)
+        assert [next(name for name in reversed(names) if repr(name) in text) for text in found] == [
+            "accepted",
+            "paid on",
+            "number",
+        ]
+        assert not any("propensit" in text for text in found)
+
+
+def test_init_says_that_promised_labels_are_missing(tmp_path):
+    rng, X, y = world(1500)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "q": np.where(X[:, 0] > 0, 1.0, 0.01), "y": y})
+    frame[:1500].assign(y=np.where(X[:1500, 0] > 0, y[:1500], None)).to_csv(tmp_path / "log.csv")
+    frame[1500:].drop(columns="y").to_csv(tmp_path / "pool.csv")
+    tables = ["--logged", tmp_path / "log.csv", "--pool", tmp_path / "pool.csv", "--label", "y", "--propensity", "q"]
+    said = " ".join(observal("init", tmp_path / "a.db", *tables).stdout.split())
+    assert "rows with a propensity of at most 0.01 should have 7." in said
+    assert "labels together, but have none." in said

@@ -61,18 +61,15 @@ def without(log, *names, **changes):
     return {name: value for name, value in log.items() if name not in names} | changes
 
 
-def test_propensity_may_be_numbers_a_policy_or_an_estimate():
+def test_propensity_may_be_numbers_or_a_policy():
     log = feedback()
     bare = without(log, "pi_b")
     truth = log["pi_b"][:, 1, 0]
     for given in (truth, log["pi_b"], log["pi_b"][:, :, 0], lambda X: truth):
         assert from_obp(bare, 1, given).logged.propensity.tolist() == truth.tolist()
     assert from_obp(without(bare, action_dist=log["pi_b"]), 1).logged.propensity.tolist() == truth.tolist()
-    estimated = from_obp(bare, 1, "estimate")
-    taken = estimated.logged.revealed
-    assert estimated.logged.propensity[taken].tolist() == log["pscore"][taken].tolist()
-    assert np.abs(estimated.logged.propensity - truth).mean() < 0.1
-    assert any("estimated" in note for note in estimated.notes)
+    with pytest.raises(ObservalError, match="must be numbers or a policy, but is 'estimate'"):
+        from_obp(bare, 1, "estimate")
 
 
 def test_two_actions_or_a_uniform_policy_give_all_propensities():
@@ -223,8 +220,6 @@ def test_libsvm_files_become_a_log_and_a_pool(tmp_path):
     assert imported.logged.classes.tolist() == [-1, 1]
     np.testing.assert_allclose(imported.pool.X, np.column_stack([X[:10, :3], np.zeros(10)]))
     assert imported.pool.propensity.tolist() == [0.5] * 10
-    estimated = from_libsvm(tmp_path / "log.txt", "estimate", pool=tmp_path / "pool.txt", missing=0)
-    assert estimated.pool.propensity.shape == (10,)
     merged = from_libsvm(tmp_path / "log.txt", np.full(60, 0.5), label=lambda value: value > 0)
     assert merged.logged.revealed.all()
     assert merged.logged.classes.tolist() == [False, True]

@@ -379,22 +379,6 @@ def test_added_rows_have_groups(tmp_path):
         arrays.extend(pool=ob.Pool(pool.X, pool.propensity, np.arange(1000, 1000 + len(pool))))
 
 
-def test_log_of_labelled_rows_is_completed_with_groups():
-    logged, pool, _ = copies_world()
-    shown = ob.LoggedData(
-        logged.X[logged.revealed],
-        logged.y[logged.revealed],
-        logged.propensity[logged.revealed],
-        classes=(0, 1),
-        groups=logged.groups[logged.revealed],
-    )
-    completed = ob.diagnosis.propensity.complete_log(shown, pool, None, 0).logged
-    assert len(completed) > len(shown)
-    assert set(completed.groups[len(shown) :].tolist()) <= set(pool.groups.tolist())
-    with pytest.raises(InvalidInput, match="Groups must be given for both"):
-        ob.diagnosis.propensity.complete_log(shown, ob.Pool(pool.X, pool.propensity), None, 0)
-
-
 def test_commands_take_a_group(tmp_path):
     log, rest, _ = tables()
     log.to_csv(tmp_path / "log.csv", index=False)

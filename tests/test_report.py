@@ -103,7 +103,7 @@ def full():
         logged,
         pool,
         result,
-        diagnose(logged, pool, feature_names=names, target_error=0.05),
+        diagnose(logged, pool, feature_names=names),
         names,
         settings={"method": "NewtonVC", "label budget": 25},
         versions={"observal": "0.1.0"},

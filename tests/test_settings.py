@@ -65,13 +65,9 @@ def fit(kind, **settings):
 
 PASSED_ON = [
     *((Session, name, 3) for name in ("label_budget", "random_state", "overlap")),
-    *(
-        (partial(diagnose, LOGGED, POOL), name, value)
-        for name, value in {"target_error": 0.5, "random_state": 3}.items()
-    ),
+    (partial(diagnose, LOGGED, POOL), "random_state", 3),
     (lambda strength: diagnose(LOGGED, POOL, confounding=(strength,)), "strength", 2.0),
     (partial(propensity.apply_floor, [0.5]), "propensity_floor", 0.25),
-    *((partial(propensity.estimate, X, Y, method="constant"), name, 3) for name in ("folds", "random_state")),
     (lambda size: propensity.mixture_propensity([[0.5]], [size]), "size", 2.0),
     (lambda cost: ob.Pool(X[:1], 0.5, cost=[cost]), "cost", 0.5),
     (lambda value: ob.Pool(X[:1], value), "value", 0.5),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import exp, factorial
 from statistics import NormalDist
 
 
@@ -31,11 +32,19 @@ def calibration(bins, propensity, revealed):
     return statistic, error / rows
 
 
-def barely_covered(pool, logged, n_rows):
-    """Return the share of pool rows of which too few labels are expected: in all of the log, and among √m rows like them."""
+def barely_covered(pool, logged, revealed, n_rows):
+    """Return the share of pool rows with too few labels: in all of the log, and (unless the first contradicts it) among √m rows like them."""
+
+    def labels(q):
+        return sum(shown for other, shown in zip(logged, revealed, strict=True) if other <= q)
+
+    few = [(q, shown) for q, shown in zip(logged, revealed, strict=True) if labels(q) < 5 and q < 1.0]
+    promised, there = sum(q for q, _ in few), sum(shown for _, shown in few)
+    chance = sum(exp(-promised) * promised**k / factorial(k) for k in range(there + 1))
+    contradicted = promised > there and chance < 0.001
 
     def is_barely(q):
-        return sum(other for other in logged if other <= q) < 5.0 and q * n_rows**0.5 < 1.0
+        return labels(q) < 5 and (q < 1.0 if contradicted else q * n_rows**0.5 < 1.0)
 
     return sum(is_barely(q) for q in pool) / len(pool)
 

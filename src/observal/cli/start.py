@@ -277,9 +277,6 @@ def diagnose(
     propensity: Chances = None,
     id: Annotated[str | None, option("Column with the row ids; it is not used as a feature.", "COLUMN")] = None,
     exclude: Exclude = None,
-    target_error: Annotated[
-        float | None, option("The error to reach; estimates how many labels that takes.", "SHARE")
-    ] = None,
     seed: Seed = 0,
     notes: Notes = False,
     as_json: Json = False,
@@ -294,7 +291,8 @@ def diagnose(
 ) -> None:
     """Check whether a log can be trusted.
 
-    Checks overlap, weights, calibration, drift and hidden confounding.
+    Without --propensity, it says where labels are and where hardly anybody has one; with it, it also checks overlap, weights,
+    calibration and hidden confounding. Both ways it looks for leaks, near-copies and drift.
 
     Example: observal diagnose loans.csv --label outcome --id loan; with a pool: observal diagnose logged.csv --pool pool.csv
     --label outcome --propensity approval --id loan; for a campaign: observal diagnose loans.db
@@ -341,8 +339,8 @@ def diagnose(
             label=subject.label,
             known_before=subject.known_before,
             date_features=subject.dates,
-            target_error=target_error,
             random_state=seed,
+            population=subject.population,
         )
     if as_json:
         print_json({**diagnosis.to_dict(), "notes": list(subject.notes)})
@@ -365,6 +363,7 @@ class _Subject(NamedTuple):
     label: str
     notes: Sequence[str]
     known_before: Sequence[str] = ()
+    population: str | None = None
 
 
 def _load_tables(
@@ -402,6 +401,7 @@ def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None
         settings.label,
         campaign.status().notes,
         settings.known_before,
+        settings.goals.population,
     )
 
 

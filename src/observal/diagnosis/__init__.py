@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from observal.diagnosis.confounding import confounded_range
-from observal.diagnosis.diagnose import Diagnosis, diagnose
+from observal.diagnosis.diagnose import Diagnosis, GivenDiagnosis, RecordedDiagnosis, diagnose
 
-__all__ = ["Diagnosis", "confounded_range", "diagnose"]
+__all__ = ["Diagnosis", "GivenDiagnosis", "RecordedDiagnosis", "confounded_range", "diagnose"]

@@ -22,6 +22,7 @@ LARGEST_FACTOR = 1e3  # largest factor by which propensities may be wrong
 POWER = 0.8  # power at which the smallest detectable error is reported
 MAX_NAMED = 3
 
+ENOUGH_LABELS = 5  # labels that cover the rows with the smallest propensities
 ENOUGH_ROWS = 200  # rows with which a log can be checked unless its propensities are close to 0 or 1
 
 Status = Literal["checked", "labelled rows only", "everything revealed", "nearly certain", "too few rows"]
@@ -38,6 +39,30 @@ class Bin:
     observed: float
     error: float
     """The standard error of `observed` if the propensities are right."""
+
+
+@dataclass(frozen=True)
+class BrokenPromise:
+    """Logged rows with the smallest propensities, which have far fewer labels than these promise."""
+
+    rows: int
+    highest: float
+    """The largest propensity among them."""
+    promised: float
+    labels: int
+
+    def words(self) -> str:
+        """Return what is wrong.
+
+        Examples
+        --------
+        >>> BrokenPromise(700, 0.01, 7.0, 0).words()
+        'The propensities cannot be right: 700 rows with a propensity of at most 0.01 should have 7 labels together, but have none.'
+        """
+        return (
+            f"The propensities cannot be right: {count(self.rows, 'row')} with a propensity of at most {number(self.highest)} should have "
+            f"{number(self.promised)} labels together, but have {self.labels or 'none'}."
+        )
 
 
 @dataclass(frozen=True)
@@ -66,6 +91,8 @@ class Calibration:
     least_factor : float, optional
         The smallest error factor of the propensities that would be called suspicious in four logs of five;
         see ``least_factor``.
+    too_few : BrokenPromise, optional
+        Rows that have far fewer labels than their propensities promise.
     """
 
     status: Status
@@ -78,16 +105,17 @@ class Calibration:
     features_p: float = 1.0
     features: tuple[tuple[str, float], ...] = ()
     least_factor: float | None = None
+    too_few: BrokenPromise | None = None
 
     @property
     def suspicious(self) -> bool:
         """Whether the propensities look wrong."""
-        return self.broken_promises > 0 or self.p_value < SUSPICIOUS
+        return self.cannot_be_right or self.p_value < SUSPICIOUS
 
     @property
     def cannot_be_right(self) -> bool:
         """Whether the propensities contradict what was revealed."""
-        return self.broken_promises > 0 or self.p_value < CONTRADICTED
+        return self.broken_promises > 0 or self.too_few is not None or self.p_value < CONTRADICTED
 
     def sentences(self) -> tuple[str, ...]:
         """Return the finding in words."""
@@ -96,7 +124,9 @@ class Calibration:
             sentences.append(
                 f"{count(self.broken_promises, 'row')} had propensity 1, so a label was certain, but none was revealed."
             )
-        if self.status == "labelled rows only":
+        if self.too_few is not None:
+            sentences.append(self.too_few.words())
+        elif self.status == "labelled rows only":
             sentences.append(
                 "Every row of the log has its label although the propensities predict fewer, so only labelled rows were "
                 "kept. Such a log cannot show whether the propensities are right."
@@ -198,6 +228,7 @@ def check_calibration(
     if labelled_only:
         return Calibration("labelled rows only")
     broken = int(np.count_nonzero((propensity == 1.0) & ~revealed))
+    too_few = find_broken_promise(propensity, revealed)
     uncertain = (propensity > 0.0) & (propensity < 1.0)
     if not uncertain.any():
         return Calibration("everything revealed", broken_promises=broken)
@@ -209,7 +240,7 @@ def check_calibration(
     rows, promised, observed, variance = _sum_bins(q, is_revealed, lows)
     if variance.min() < MIN_BIN_VARIANCE:
         status: Status = "too few rows" if q.size < ENOUGH_ROWS else "nearly certain"
-        return Calibration(status, broken_promises=broken)
+        return Calibration(status, broken_promises=broken, too_few=too_few)
     from scipy.special import chdtrc, ndtr
 
     overall = float(2.0 * ndtr(-abs(observed.sum() - promised.sum()) / np.sqrt(variance.sum())))
@@ -222,7 +253,42 @@ def check_calibration(
     )
     expected_error = float(np.abs(observed - promised).sum() / q.size)
     tests = (overall, by_bin, by_feature, features)
-    return Calibration("checked", bins, expected_error, least, broken, *tests, least_factor(q))
+    return Calibration("checked", bins, expected_error, least, broken, *tests, least_factor(q), too_few)
+
+
+def least_covered(propensity: Floats, revealed: Bools, enough: int = ENOUGH_LABELS) -> float:
+    """Return the smallest propensity up to which the log has enough labels; infinity if it has fewer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> least_covered(np.array([0.01, 0.2, 0.3]), np.array([False, True, True]), enough=1)
+    0.2
+    """
+    chances = propensity[revealed]
+    return float(np.partition(chances, enough - 1)[enough - 1]) if chances.size >= enough else np.inf
+
+
+def find_broken_promise(propensity: Floats, revealed: Bools) -> BrokenPromise | None:
+    """Return the rows with the smallest propensities that hardly have a label, if correct propensities all but rule that out.
+
+    With Poisson's distribution, whose lower tail is above that of a sum of independent reveals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> q, shown = np.repeat([0.01, 1.0], [700, 300]), np.repeat([False, True], [700, 300])
+    >>> find_broken_promise(q, shown), find_broken_promise(q[300:], shown[300:])
+    (BrokenPromise(rows=700, highest=0.01, promised=7.0, labels=0), None)
+    """
+    from scipy.special import pdtr
+
+    below = (propensity < least_covered(propensity, revealed)) & (propensity < 1.0)
+    chances, labels = propensity[below], int(np.count_nonzero(revealed[below]))
+    promised = round(float(chances.sum()), 6)
+    if promised <= labels or pdtr(labels, promised) >= CONTRADICTED:
+        return None
+    return BrokenPromise(chances.size, float(chances.max()), promised, labels)
 
 
 def least_factor(q: Floats) -> float | None:

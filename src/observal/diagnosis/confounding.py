@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Floats, check_number, check_propensity
+from observal.checks import Bools, Floats, Ints, check_number, check_propensity
+from observal.diagnosis.feature_values import standardise
 from observal.errors import InvalidInput
+from observal.learners.folds import random_folds
+from observal.paper.weights import plain_importance
+from observal.problem.problem import Problem
+from observal.problem.rows import Matrix
 from observal.problem.words import count, number, percent
+
+FOLDS = 5
+MIN_LABELS = 10  # for an error estimate
+MAX_FOR_NEWTON = 200  # features; with more, a Hessian costs more than it saves
 
 
 def confounded_range(outcomes: ArrayLike, propensity: ArrayLike, strength: float) -> tuple[float, float]:
@@ -102,3 +113,42 @@ class Confounding:
             for strength, low, high in self.ranges
         ]
         return tuple(sentences)
+
+
+def confound(problem: Problem, rows: Ints, strengths: Sequence[float], rng: np.random.Generator) -> Confounding:
+    """Return how far hidden confounding of each strength would move the out-of-fold error of these logged rows."""
+    if rows.size < MIN_LABELS:
+        return Confounding(None, int(rows.size))
+    logged = problem.logged
+    chance, codes = logged.propensity[rows], logged.codes[rows]
+    X, folds = standardise(logged.rows.take(rows)), random_folds(codes, FOLDS, rng, problem.groups_of(rows))
+    outcomes = _out_of_fold_mistakes(X, codes, plain_importance(chance), folds) * (
+        1.0 if logged.cost is None else logged.cost[rows]
+    )
+    ranges = tuple((float(g), *confounded_range(outcomes, chance, float(g))) for g in sorted(strengths))
+    return Confounding(confounded_range(outcomes, chance, 1.0)[0], int(rows.size), ranges)
+
+
+def _out_of_fold_mistakes(X: Matrix, codes: Ints, weights: Floats, folds: Ints) -> Bools:
+    """Return the out-of-fold mistakes of a weighted logistic regression; `X` is standardised, and `weights` are positive."""
+    wrong = np.zeros(codes.size, dtype=bool)
+    for fold in range(FOLDS):
+        test, train = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        if test.size and train.size:
+            wrong[test] = _predict(X, codes, weights, train, test) != codes[test]
+    return wrong
+
+
+def _predict(X: Matrix, codes: Ints, weights: Floats, train: Ints, test: Ints) -> Ints:
+    """Return the predicted classes of the test rows by a fit on the training rows."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    if np.unique(codes[train]).size < 2 or X.shape[1] == 0:
+        return np.full(test.size, np.argmax(np.bincount(codes[train], weights[train])))
+    share = weights[train] / weights[train].max()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a diagnosis need not be exact
+        solver = "newton-cholesky" if X.shape[1] <= MAX_FOR_NEWTON else "lbfgs"
+        model = LogisticRegression(C=1.0, solver=solver, max_iter=200).fit(X[train], codes[train], share / share.mean())
+    return np.asarray(model.predict(X[test]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -11,14 +12,14 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from observal.checks import Ints, check_number, check_share, check_whole
+from observal.checks import Ints, check_number, check_whole
 from observal.diagnosis.calibration_check import Calibration, check_calibration
-from observal.diagnosis.confounding import Confounding, confounded_range
+from observal.diagnosis.confounding import Confounding, confound
 from observal.diagnosis.decision_column import Decision, decision_sentence, find_decisions, repeats_decision
 from observal.diagnosis.drift import Drift, find_drift
-from observal.diagnosis.feature_values import sample_rows, source_of, standardise
+from observal.diagnosis.feature_values import sample_rows, source_of
+from observal.diagnosis.given_coverage import GivenCoverage, find_given_coverage
 from observal.diagnosis.leaks import Leak, find_leaks, leak_sentence
-from observal.diagnosis.learning_curve import MIN_LABELS, LabelsNeeded, labels_needed, out_of_fold_mistakes
 from observal.diagnosis.near_copies import NearCopies, find_near_copies
 from observal.diagnosis.overlap import Overlap, find_overlap
 from observal.diagnosis.propensity import keeps_labelled_only
@@ -27,9 +28,10 @@ from observal.diagnosis.weighting import Weighting, summarise_weights
 from observal.errors import InvalidInput
 from observal.paper.weights import plain_importance
 from observal.problem.data import LoggedData, Pool
+from observal.problem.given import arrange
+from observal.problem.goals import POPULATIONS
 from observal.problem.problem import Problem
-from observal.problem.rows import Matrix
-from observal.problem.words import count, number, percent
+from observal.problem.words import count, listed, number, percent
 from observal.threads import one_thread
 
 MAX_UNSEEN = 0.05  # unseen share of the population that rivals typical errors: no weighted estimate can be trusted
@@ -39,6 +41,7 @@ HEAVY_SHARE = 0.5  # share of all weight on one label in a hundred
 MAX_LABELS = 2000  # revealed labels to fit classifiers on
 WIDTH = 100
 BEFORE = "Before you spend money"
+MAX_CLASSES = 8  # listed with their labels
 MAX_LINES = 5  # listed under that heading
 
 UNTESTED = (
@@ -46,22 +49,24 @@ UNTESTED = (
     "same today."
 )
 
+HIDDEN_CAUSE = (
+    "Nothing is assumed about why a label is there. If whoever decided saw something that is not in the tables, rows without a label may "
+    "differ from labelled ones that look the same: so the given labels train the classifier, but say nothing about its mistakes on other "
+    "rows. Bought labels do, whatever the cause was."
+)
+
 Level = Literal["good", "care", "buy"]
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """How far a log can be trusted for a pool.
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis(ABC):
+    """How far a log can be trusted; either a ``RecordedDiagnosis`` or a ``GivenDiagnosis``.
 
     Parameters
     ----------
     n_logged, revealed, pool_rows : int
         Rows of the log, labels revealed among them, rows of the pool.
-    n_logged_rows : float
-        The rows that the old policy saw: `n_logged`, or an estimate if only labelled rows were kept.
-    labelled_only : bool
-        Whether the log kept only its labelled rows.
-    overlap, weights, calibration, drift, confounding, labels_needed, near_copies
+    drift, near_copies
         The findings, each with its numbers and ``sentences()``.
     class_counts : tuple of (class, labels)
         The number of labels of each class in the log.
@@ -69,8 +74,6 @@ class Diagnosis:
         The seed of all random draws.
     decisions : tuple of Decision
         Columns that tell which labels were revealed.
-    repeats_decision : bool
-        Whether the propensities merely repeat such a column, which makes everything computed from them meaningless.
     leaks : tuple of Leak
         Columns that may leak the label.
     label : str
@@ -80,25 +83,111 @@ class Diagnosis:
     n_logged: int
     revealed: int
     pool_rows: int
+    drift: Drift
+    near_copies: NearCopies
+    class_counts: tuple[tuple[str, int], ...]
+    random_state: int
+    decisions: tuple[Decision, ...] = ()
+    leaks: tuple[Leak, ...] = ()
+    label: str = ""
+
+    @property
+    @abstractmethod
+    def level(self) -> Level:
+        """The verdict: "good", "care" (read the warnings) or "buy" (weights cannot help: labels must be bought)."""
+
+    @property
+    @abstractmethod
+    def verdict(self) -> str:
+        """The finding in one or two sentences."""
+
+    @property
+    @abstractmethod
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before relying on the log, most serious first."""
+
+    @abstractmethod
+    def sections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return headings and their sentences; one that starts with a dash is a list item, see ``paragraphs``."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """How much data there is, in a sentence."""
+
+    def _about_columns(self) -> tuple[str, ...]:
+        """Return warnings about decision columns and possible leaks."""
+        sentences = (decision_sentence(self.decisions),) if self.decisions else ()
+        return (*sentences, leak_sentence(self.leaks, self.label)) if self.leaks else sentences
+
+    def _about_classes(self) -> list[str]:
+        """Return warnings about classes with too few labels."""
+        typos = find_typos(self.class_counts)
+        return [
+            f"The log has only {count(n, 'label')} of class {label!r}, too few to learn from."
+            for label, n in self.class_counts
+            if n < FEW_OF_CLASS and label not in typos
+        ]
+
+    @property
+    def serious(self) -> tuple[str, ...]:
+        """The warnings that make buying labels a waste of money until something is changed."""
+        return self._about_columns()
+
+    def text(self, more_warnings: Sequence[str] = (), all_warnings: bool = False) -> str:
+        """Return the diagnosis as plain text, with the first warnings or with all of them."""
+        lines = [_fill(self.summary), "", _fill(self.verdict)]
+        warnings = list(dict.fromkeys((*self.warnings, *more_warnings)))
+        if warnings:
+            lines += ["", BEFORE, *map(item, warnings if all_warnings else shorten(warnings))]
+        for heading, sentences in self.sections():
+            lines += ["", heading]
+            for paragraph in paragraphs(sentences):
+                if isinstance(paragraph, str):
+                    lines.append(_fill(paragraph))
+                else:
+                    lines += [item(part) for part in paragraph]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON; infinity becomes None, and `n_logged` is ``rows_logged``."""
+        fields = {"rows_logged" if name == "n_logged" else name: value for name, value in asdict(self).items()}
+        for part in ("overlap", "coverage"):
+            for region, source in (
+                zip(fields[part]["regions"], getattr(self, part).regions, strict=True) if part in fields else ()
+            ):
+                region["words"] = source.words()
+        values = _to_json({**fields, "level": self.level, "verdict": self.verdict, "warnings": self.warnings})
+        return cast("dict[str, Any]", values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedDiagnosis(Diagnosis):
+    """How far a log with recorded propensities can be trusted for a pool.
+
+    Parameters
+    ----------
+    n_logged_rows : float
+        The rows that the old policy saw: `n_logged`, or an estimate if only labelled rows were kept.
+    labelled_only : bool
+        Whether the log kept only its labelled rows.
+    overlap, weights, calibration, confounding
+        The findings, each with its numbers and ``sentences()``.
+    repeats_decision : bool
+        Whether the propensities merely repeat a decision column, which makes everything computed from them meaningless.
+    """
+
     n_logged_rows: float
     labelled_only: bool
     overlap: Overlap
     weights: Weighting
     calibration: Calibration
-    drift: Drift
     confounding: Confounding
-    labels_needed: LabelsNeeded
-    near_copies: NearCopies
-    class_counts: tuple[tuple[str, int], ...]
-    random_state: int
-    decisions: tuple[Decision, ...] = ()
     repeats_decision: bool = False
-    leaks: tuple[Leak, ...] = ()
-    label: str = ""
 
     @property
     def level(self) -> Level:
-        """The verdict: "good", "care" (read the warnings) or "buy" (weights cannot help: labels must be bought)."""
+        """The verdict in a word."""
         if self.repeats_decision or self.overlap.barely > MAX_UNSEEN or self.weights.effective < FEW_EFFECTIVE:
             return "buy"
         return "care" if self.warnings else "good"
@@ -110,7 +199,7 @@ class Diagnosis:
             return f"{decision_sentence(self.decisions)} With it, every propensity is close to 0 or 1, so nothing else about the log can be checked."
         contradicted = self.calibration.cannot_be_right
         broken = (
-            " The propensities contradict which labels were revealed: correct them or, if they are estimated, add the columns that the policy looked at."
+            " The propensities contradict which labels were revealed: correct them or, if nobody recorded them, leave them out."
             if contradicted
             else ""
         )
@@ -148,11 +237,6 @@ class Diagnosis:
         ] * of_drift
         return f"There are too few rows to check {' and '.join(what)}."
 
-    def _about_columns(self) -> list[str]:
-        """Return warnings about decision columns and possible leaks."""
-        sentences = [decision_sentence(self.decisions)] if self.decisions else []
-        return [*sentences, leak_sentence(self.leaks, self.label)] if self.leaks else sentences
-
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before relying on the log, most serious first."""
@@ -169,12 +253,12 @@ class Diagnosis:
             sentences.append(
                 f"The revealed labels have an effective sample size of only {number(self.weights.effective)}."
             )
-        typos = find_typos(self.class_counts)
-        sentences += [
-            f"The log has only {count(n, 'label')} of class {label!r}, too few to learn from."
-            for label, n in self.class_counts
-            if n < FEW_OF_CLASS and label not in typos
-        ]
+        sentences += self._about_classes()
+        if self.overlap.few_labels and self.overlap.barely <= MAX_UNSEEN:
+            sentences.append(
+                f"Only {count(self.overlap.few_labels, 'label')} of the log, with heavy weights, stand for "
+                f"{percent(self.overlap.few_share)} of the pool; buy labels there."
+            )
         if self.weights.revealed >= 100 and self.weights.top_share > HEAVY_SHARE:
             sentences.append(
                 f"The heaviest 1% of the labels carry {percent(self.weights.top_share)} of the total weight."
@@ -194,7 +278,7 @@ class Diagnosis:
         return tuple(sentences)
 
     def sections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return headings and their sentences; one that starts with a dash is a list item, see ``paragraphs``."""
+        """Return headings and their sentences."""
         if self.repeats_decision:
             return ()
         parts = (
@@ -203,7 +287,6 @@ class Diagnosis:
             ("Propensities", self.calibration.sentences()),
             ("Log and pool", self.drift.sentences()),
             ("Hidden confounding", self.confounding.sentences()),
-            ("Labels needed", self.labels_needed.sentences()),
         )
         return tuple((heading, sentences) for heading, sentences in parts if sentences)
 
@@ -221,28 +304,63 @@ class Diagnosis:
         """The warnings that make buying labels a waste of money until something is changed."""
         return (*self._about_columns(), *(self.calibration.sentences() if self.calibration.cannot_be_right else ()))
 
-    def text(self, more_warnings: Sequence[str] = (), all_warnings: bool = False) -> str:
-        """Return the diagnosis as plain text, with the first warnings or with all of them."""
-        lines = [_fill(self.summary), "", _fill(self.verdict)]
-        warnings = list(dict.fromkeys((*self.warnings, *more_warnings)))
-        if warnings:
-            lines += ["", BEFORE, *map(item, warnings if all_warnings else shorten(warnings))]
-        for heading, sentences in self.sections():
-            lines += ["", heading]
-            for paragraph in paragraphs(sentences):
-                if isinstance(paragraph, str):
-                    lines.append(_fill(paragraph))
-                else:
-                    lines += [item(part) for part in paragraph]
-        return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON; infinity becomes None, and `n_logged` is ``rows_logged``."""
-        fields = {"rows_logged" if name == "n_logged" else name: value for name, value in asdict(self).items()}
-        for region, source in zip(fields["overlap"]["regions"], self.overlap.regions, strict=True):
-            region["words"] = source.words()
-        values = _to_json({**fields, "level": self.level, "verdict": self.verdict, "warnings": self.warnings})
-        return cast("dict[str, Any]", values)
+@dataclass(frozen=True, kw_only=True)
+class GivenDiagnosis(Diagnosis):
+    """What labels without recorded propensities are good for: each stands for its own row only (``observal.problem.given``).
+
+    Parameters
+    ----------
+    population : {"table", "pool", "both"}
+        Whose error bought labels will measure.
+    coverage : GivenCoverage
+        Where hardly anybody has a label.
+    """
+
+    population: str
+    coverage: GivenCoverage
+
+    @property
+    def level(self) -> Level:
+        """The verdict in a word."""
+        return "buy"
+
+    @property
+    def verdict(self) -> str:
+        """The finding in one or two sentences."""
+        where = f" {self.coverage.regions[0].words()}" if self.coverage.regions else ""
+        return (
+            f"Buy labels among the {count(self.pool_rows, 'row')} that can be asked about: a given label says nothing about mistakes on "
+            f"other rows.{where} observal init makes a campaign, and observal ask picks the rows."
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before relying on the log, most serious first."""
+        drift = self.drift.sentences()[:1] if self.drift.found else ()
+        classes = (*typo_sentences(self.class_counts), *self._about_classes())
+        return (*self._about_columns(), *classes, *drift, *self.near_copies.sentences())
+
+    def sections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return headings and their sentences."""
+        drift = (("Log and pool", self.drift.sentences()[:1]),) if self.drift.checked else ()
+        return (("Labels", self.coverage.sentences()), *drift, ("Hidden causes", (HIDDEN_CAUSE,)))
+
+    @property
+    def summary(self) -> str:
+        """How much data there is, in a sentence."""
+        kinds = listed([f"{n:,} {label!r}" for label, n in self.class_counts[:MAX_CLASSES]])
+        more = (
+            f" and {len(self.class_counts) - MAX_CLASSES} more classes" if len(self.class_counts) > MAX_CLASSES else ""
+        )
+        labels = f"{self.revealed:,} with a label ({kinds}{more})"
+        if self.population == "table":
+            return f"A table of {count(self.n_logged, 'row')}, {labels}."
+        about = POPULATIONS[self.population]
+        return (
+            f"A log of {count(self.n_logged, 'row')}, {labels}; {count(self.pool_rows, 'row')} can be asked about, and the error is about "
+            f"{about}."
+        )
 
 
 def _fill(text: str, indent: str = "", later_indent: str = "") -> str:
@@ -293,19 +411,21 @@ def paragraphs(sentences: Sequence[str]) -> list[str | list[str]]:
 
 def diagnose(
     logged: LoggedData,
-    pool: Pool,
+    pool: Pool | None = None,
     *,
     feature_names: Sequence[str] | None = None,
     sources: Sequence[str] | None = None,
     date_features: Collection[str] = (),
     percent_features: Collection[str] = (),
-    target_error: float | None = None,
     confounding: Sequence[float] = (1.25, 1.5, 2.0),
     random_state: int = 0,
     label: str = "",
     known_before: Collection[str] = (),
-) -> Diagnosis:
-    """Find out how far a log can be trusted for a pool, before any label is bought.
+    population: str | None = None,
+) -> RecordedDiagnosis | GivenDiagnosis:
+    """Find out how far a log can be trusted, before any label is bought.
+
+    Without propensities, the diagnosis says where labels are, and where hardly anybody has one.
 
     Shares, weights and calibration use all rows. Checks of features use random samples: at most 20,000 pool
     rows to describe what is barely covered, 2,000 rows of log and pool each to detect drift, and 2,000 labels
@@ -313,8 +433,10 @@ def diagnose(
 
     Parameters
     ----------
-    logged, pool : LoggedData, Pool
-        What the old policy revealed, and the rows that can be asked about.
+    logged : LoggedData
+        What the old policy revealed.
+    pool : Pool, optional
+        The rows that can be asked about; without propensities, by default the log's rows without a label.
     feature_names : sequence of str, optional
         Names of the columns; ``x0``, ``x1``, … by default.
     sources : sequence of str, optional
@@ -323,8 +445,6 @@ def diagnose(
         Names of features that are dates, in days since 1970-01-01.
     percent_features : collection of str
         Names of features to show in percent.
-    target_error : float, optional
-        An error in (0, 1); the number of labels it needs is estimated.
     confounding : sequence of float
         Strengths Γ ≥ 1 of hidden confounding: the factor by which the true odds of being revealed may be off.
     random_state : int
@@ -333,10 +453,12 @@ def diagnose(
         The name of the label; columns with similar names are checked for leaks.
     known_before : collection of str
         Columns known before the label is; they are never reported as leaks.
+    population : {"pool", "both", "table"}, optional
+        Without propensities: the rows that the error is about, as in ``Session``; "table" if a campaign made log and pool of one table.
 
     Returns
     -------
-    Diagnosis
+    RecordedDiagnosis or GivenDiagnosis
         With ``verdict``, ``warnings``, ``text()`` and ``to_dict()``.
 
     Examples
@@ -354,12 +476,60 @@ def diagnose(
     >>> print(diagnosis.overlap.regions[0].words())
     income ≤ 30: 33% of the pool, 100% of it barely covered
     """
-    problem = Problem(logged, pool)
-    names = _check(problem, feature_names, target_error, confounding, random_state)
+    if pool is None or population != "table":
+        arranged = arrange(logged, pool, population)
+        problem, population = Problem(arranged.logged, arranged.pool), arranged.population
+    else:  # a campaign has arranged them
+        problem = Problem(logged, pool)
+    names = _check(problem, feature_names, confounding, random_state)
+    sources = [source_of(name) for name in names] if sources is None else sources
     # Each check has its own random stream, so that an option of one does not change another.
-    for_tree, for_drift, for_fit, for_curve, for_scores, for_copies = (
+    for_tree, for_drift, for_fit, _, for_scores, for_copies = (
         np.random.default_rng([random_state, part]) for part in range(6)
     )
+    counts = label_counts(logged)
+    with one_thread():  # many small fits: threads would only slow each other down
+        common: dict[str, Any] = {
+            "revealed": sum(n for _, n in counts),
+            "pool_rows": len(problem.pool),
+            "near_copies": find_near_copies(logged, for_copies),
+            "class_counts": counts,
+            "random_state": int(random_state),
+            "decisions": find_decisions(logged, names, sources),
+            "leaks": find_leaks(logged, names, sources, date_features, label, known_before),
+            "label": label,
+        }
+        if problem.is_given:
+            population = population or "pool"
+            is_sample = pool is not None and population != "table" and not logged.revealed.all()
+            return GivenDiagnosis(
+                n_logged=problem.n_rows if population == "table" else len(logged),
+                drift=find_drift(Problem(logged, pool), names, for_drift) if pool and is_sample else Drift(False),
+                population=population,
+                coverage=find_given_coverage(problem, population, names, for_tree, date_features, percent_features),
+                **common,
+            )
+        return _diagnose_recorded(
+            problem,
+            names,
+            date_features,
+            percent_features,
+            confounding,
+            (for_tree, for_drift, for_fit, for_scores),
+            common,
+        )
+
+
+def _diagnose_recorded(
+    problem: Problem,
+    names: Sequence[str],
+    dates: Collection[str],
+    percents: Collection[str],
+    confounding: Sequence[float],
+    streams: tuple[np.random.Generator, ...],
+    common: dict[str, Any],
+) -> RecordedDiagnosis:
+    logged, (for_tree, for_drift, for_fit, for_scores) = problem.logged, streams
     labelled_only = keeps_labelled_only(logged)
     n_logged_rows = float(len(logged))
     if labelled_only:
@@ -368,53 +538,29 @@ def diagnose(
         n_logged_rows = total if isfinite(total) else n_logged_rows
     weights = summarise_weights(problem, n_logged_rows, labelled_only)
     rows = _sample_labels(logged, weights.clip, for_fit)
-    X, codes = standardise(logged.rows.take(rows)), logged.codes[rows]
-    importance, groups = plain_importance(logged.propensity[rows]), problem.groups_of(rows)
-    with one_thread():  # many small fits: threads would only slow each other down
-        drift = find_drift(problem, names, for_drift, labelled_only)
-        error_range = _confound(logged, rows, X, confounding, for_fit, groups)
-        needed = labels_needed(X, codes, importance, target_error, for_curve, groups)
-        near_copies = find_near_copies(logged, for_copies)
-    sources = [source_of(name) for name in names] if sources is None else sources
-    decisions = find_decisions(logged, names, sources)
-    expected = np.ones(len(logged)) if labelled_only else logged.propensity
-    return Diagnosis(
+    q, shown = logged.propensity, logged.revealed
+    return RecordedDiagnosis(
         n_logged=len(logged),
-        revealed=weights.revealed,
-        pool_rows=len(pool),
         n_logged_rows=n_logged_rows,
         labelled_only=labelled_only,
-        overlap=find_overlap(
-            problem.pool, n_logged_rows, logged.propensity, expected, names, for_tree, date_features, percent_features
-        ),
+        overlap=find_overlap(problem.pool, n_logged_rows, q, shown, names, for_tree, dates, percents),
         weights=weights,
-        calibration=check_calibration(
-            logged.propensity, logged.revealed, labelled_only, logged.rows, names, for_scores
-        ),
-        drift=drift,
-        confounding=error_range,
-        labels_needed=needed,
-        near_copies=near_copies,
-        class_counts=label_counts(logged),
-        random_state=int(random_state),
-        decisions=decisions,
-        leaks=find_leaks(logged, names, sources, date_features, label, known_before),
-        label=label,
-        repeats_decision=bool(decisions) and repeats_decision(logged.propensity, logged.revealed),
+        calibration=check_calibration(q, shown, labelled_only, logged.rows, names, for_scores),
+        drift=find_drift(problem, names, for_drift, labelled_only),
+        confounding=confound(problem, rows, confounding, for_fit),
+        repeats_decision=bool(common["decisions"]) and repeats_decision(q, shown),
+        **common,
     )
 
 
 def _check(
     problem: Problem,
     feature_names: Sequence[str] | None,
-    target_error: float | None,
     confounding: Sequence[float],
     random_state: int,
 ) -> list[str]:
     """Return the feature names; raise if options are invalid."""
     problem.require_numbers("The diagnosis", "use observal.load_problem, which encodes columns of any kind")
-    if target_error is not None:
-        check_share(target_error, "target_error", inner=True, fix="write 5% as 0.05")
     for strength in confounding:
         check_number(strength, "The strength of confounding", 1.0)
     check_whole(random_state, "random_state", 0)
@@ -436,21 +582,3 @@ def _sample_labels(logged: LoggedData, clip: float, rng: np.random.Generator) ->
     """Return a sample of logged rows with a label and a weight within the clip."""
     rows = np.flatnonzero(logged.revealed & (plain_importance(logged.propensity) <= min(clip, 1e300)))
     return rows[sample_rows(rows.size, MAX_LABELS, rng)]
-
-
-def _confound(
-    logged: LoggedData,
-    rows: Ints,
-    X: Matrix,
-    strengths: Sequence[float],
-    rng: np.random.Generator,
-    groups: Ints | None,
-) -> Confounding:
-    """Return how far hidden confounding of each strength would move the out-of-fold error of these rows."""
-    if rows.size < MIN_LABELS:
-        return Confounding(None, int(rows.size))
-    chance = logged.propensity[rows]
-    wrong, _ = out_of_fold_mistakes(X, logged.codes[rows], plain_importance(chance), rng, groups=groups)
-    outcomes = wrong * (1.0 if logged.cost is None else logged.cost[rows])
-    ranges = tuple((float(g), *confounded_range(outcomes, chance, float(g))) for g in sorted(strengths))
-    return Confounding(confounded_range(outcomes, chance, 1.0)[0], int(rows.size), ranges)

@@ -107,8 +107,8 @@ class Drift:
         means = f" In the pool, {self.means}." if self.means else " No single feature's mean shows it."
         return (
             f"Log and pool differ: {evidence}.{means}",
-            "Results then hold for a mixture of the two. This is expected if the pool consists of the "
-            "log's unlabelled rows: then keep all rows in the log, or draw the pool at random from the population.",
+            "Results then hold for a mixture of the two. This is expected if the pool consists of the log's unlabelled rows: then "
+            "leave the propensities out and give both as one table, or draw the pool at random from the population.",
         )
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 
 from observal.checks import Bools, Floats
+from observal.diagnosis.calibration_check import find_broken_promise, least_covered
 from observal.diagnosis.feature_values import MAX_ROWS, choose_columns, dense, rank_columns, sample_rows
 from observal.problem.data import Pool
-from observal.problem.rows import Rows
+from observal.problem.rows import Matrix, Rows
 from observal.problem.words import count, day_words, exact, exact_percent, number, percent
 
-ENOUGH_LABELS = 5.0  # expected labels that cover the rows with the smallest propensities
+LARGE_SHARE = (
+    0.2  # of the pool; fewer labels than the first number are few for it if their share is so many times smaller
+)
+FEW_LABELS = ((20, 4.0), (50, 6.0))
 TREE_DEPTH = 3
 PURE_SHARE = 0.9  # a region with this share of barely covered rows is not split further
 MAX_REGIONS = 3
@@ -104,21 +108,25 @@ class Region:
 class Overlap:
     """How well the log covers the pool.
 
-    A pool row x is *barely covered* if the log is expected to hold too few labels of similar rows, in two
-    ways at once: fewer than five among all logged rows whose propensity is at most Q0(x), and less than one
-    among the √m logged rows most similar to it, m being the rows of the log (the neighbourhood size that
-    local methods commonly use).
+    A pool row x is *barely covered* if the log has too few labels of similar rows, in two ways at once: fewer than
+    five among all logged rows whose propensity is at most Q0(x), and less than one expected among the √m logged
+    rows most similar to it, m being the rows of the log (the neighbourhood size that local methods commonly use).
+    The first is enough where the propensities promise so many labels that they must be wrong.
 
     Parameters
     ----------
     rows_alike : float
         √m.
     threshold : float
-        The propensity below which a row is barely covered; at most 1/√m.
+        The propensity below which a row is barely covered; at most 1/√m if the propensities may be right.
     barely, never : float
         The share of the pool that is barely covered, and the share with propensity 0.
     regions : tuple of Region
         Where most of the barely covered rows are, largest first; from a decision tree of depth at most 3.
+    contradicted : bool
+        Whether the log has far fewer labels of these rows than the propensities promise.
+    few_labels, few_share : int, float
+        A few labels that stand for a large share of the pool, and that share; 0 if there is none.
     """
 
     rows_alike: float
@@ -126,6 +134,9 @@ class Overlap:
     barely: float
     never: float
     regions: tuple[Region, ...]
+    contradicted: bool = False
+    few_labels: int = 0
+    few_share: float = 0.0
 
     @property
     def mostly(self) -> str:
@@ -140,8 +151,13 @@ class Overlap:
         """Return the finding in words."""
         alike = count(max(1, round(self.rows_alike)), "logged row")
         meaning = (
-            f"A row is barely covered when its propensity is below {number(self.threshold)}: the log is then expected to have "
-            f"fewer than five labels of such rows, and less than one among the {alike} most like it."
+            f"A row is barely covered when its propensity is below {number(self.threshold)}: the log has fewer than five labels of "
+            "such rows"
+            + (
+                ", far fewer than their propensities promise."
+                if self.contradicted
+                else f", and less than one is expected among the {alike} most like it."
+            )
         )
         if self.barely == 0.0:
             return ("The log covers the whole pool.", meaning)
@@ -162,7 +178,7 @@ def find_overlap(
     pool: Pool,
     n_rows: float,
     logged: Floats,
-    expected: Floats,
+    revealed: Bools,
     names: Sequence[str],
     rng: np.random.Generator,
     dates: Collection[str] = (),
@@ -173,33 +189,36 @@ def find_overlap(
     Shares are of all pool rows. The decision tree that finds the regions is grown on at most 20,000 of them, and
     its thresholds are rounded if that changes nothing; the regions' shares are then counted on the whole pool.
 
-    `n_rows` counts logged rows, revealed or not. `logged` holds their propensities, and `expected` the
-    expected labels of each: the same, or 1 if only labelled rows were kept. `dates` are features in days
-    since 1970-01-01, `percents` those shown in percent.
+    `n_rows` counts logged rows, revealed or not; `logged` holds their propensities. `dates` are features in days since
+    1970-01-01, `percents` those shown in percent.
 
     Examples
     --------
     >>> import numpy as np, observal as ob
     >>> income = np.arange(1000.0, 101_000.0, 100.0)
     >>> pool = ob.Pool(income[:, None], propensity=np.where(income < 21_000, 0.001, 0.5))
-    >>> logged = np.repeat([0.001, 0.5], [500, 2000])
-    >>> overlap = find_overlap(pool, 2500, logged, logged, ["income"], np.random.default_rng(0))
+    >>> logged, shown = np.repeat([0.001, 0.5], [500, 2000]), np.arange(2500) >= 1500
+    >>> overlap = find_overlap(pool, 2500, logged, shown, ["income"], np.random.default_rng(0))
     >>> overlap.barely, overlap.threshold, overlap.regions[0].words()
     (0.2, 0.02, 'income ≤ 20,900: 20% of the pool, 100% of it barely covered')
     """
     rows_alike = float(np.sqrt(max(1.0, n_rows)))
-    threshold = min(1.0 / rows_alike, _find_least_covered(logged, expected))
+    contradicted = find_broken_promise(logged, revealed) is not None
+    threshold = min(1.0 if contradicted else 1.0 / rows_alike, least_covered(logged, revealed))
     barely = pool.propensity < threshold
-    share = float(barely.mean())
+    share, never = float(barely.mean()), float(np.mean(pool.propensity == 0.0))
     regions = _find_regions(pool.rows, barely, names, rng, dates, percents) if 0.0 < share < 1.0 else ()
-    return Overlap(rows_alike, threshold, share, float(np.mean(pool.propensity == 0.0)), regions)
+    return Overlap(rows_alike, threshold, share, never, regions, contradicted, *_find_few(pool, logged, revealed))
 
 
-def _find_least_covered(logged: Floats, expected: Floats) -> float:
-    """Return the smallest propensity up to which the log is expected to have enough labels; infinity if none."""
-    values, place = np.unique(logged, return_inverse=True)
-    enough = np.flatnonzero(np.cumsum(np.bincount(place, weights=expected)) >= ENOUGH_LABELS)
-    return float(values[enough[0]]) if enough.size else np.inf
+def _find_few(pool: Pool, logged: Floats, revealed: Bools) -> tuple[int, float]:
+    """Return the few labels that stand for a large share of the pool, and that share; zeros if there are none."""
+    for enough, times in FEW_LABELS:
+        least = least_covered(logged, revealed, enough)
+        labels, share = int(np.count_nonzero(logged[revealed] < least)), float(np.mean(pool.propensity < least))
+        if least < inf and share >= max(LARGE_SHARE, times * labels / np.count_nonzero(revealed)):
+            return labels, share
+    return 0, 0.0
 
 
 def _find_regions(
@@ -211,17 +230,46 @@ def _find_regions(
     percents: Collection[str],
 ) -> tuple[Region, ...]:
     """Return the regions that hold most of the barely covered rows, found by a small decision tree."""
-    from sklearn.tree import DecisionTreeClassifier
-
     rows = sample_rows(len(pool), MAX_ROWS, rng)
     target = barely[rows]
-    if pool.shape[1] == 0 or target.all() or not target.any():
-        return ()
-    X = pool.take(rows)
+    overall = float(target.mean())
+    rules = find_rules(
+        pool.take(rows), target, names, dates, percents, keep=lambda density: _stands_out(density, overall)
+    )
+    regions = [
+        Region(conditions, float(inside.mean()), float(barely[inside].mean()) if inside.any() else 0.0)
+        for conditions, inside in ((conditions, is_inside(pool, conditions)) for conditions in rules)
+    ]
+    regions.sort(key=lambda region: -region.share * region.barely)
+    least = MIN_REGION_SHARE * float(barely.mean())
+    return tuple(region for region in regions if region.share * region.barely >= least)[:MAX_REGIONS]
+
+
+def find_rules(
+    X: Matrix,
+    target: Bools,
+    names: Sequence[str],
+    dates: Collection[str],
+    percents: Collection[str],
+    keep: Callable[[float], bool],
+    balanced: bool = False,
+) -> list[tuple[Condition, ...]]:
+    """Return the conditions of a small decision tree's leaves, as far as their share of target rows is to be kept.
+
+    With `balanced`, target rows together weigh as much as all others.
+    """
+    from sklearn.tree import DecisionTreeClassifier
+
+    if X.shape[1] == 0 or target.all() or not target.any():
+        return []
     columns = choose_columns(X, target)
     ranks, distinct = rank_columns(dense(X, columns))
     tree = DecisionTreeClassifier(
-        max_depth=TREE_DEPTH, min_samples_leaf=max(1, rows.size // 100), min_impurity_decrease=1e-4, random_state=0
+        max_depth=TREE_DEPTH,
+        min_samples_leaf=max(1, target.size // 100),
+        min_impurity_decrease=1e-4,
+        random_state=0,
+        class_weight="balanced" if balanced else None,
     )
     nodes = tree.fit(ranks, target).tree_
     rules: list[tuple[Condition, ...]] = []
@@ -230,7 +278,7 @@ def _find_regions(
         left, right = int(nodes.children_left[node]), int(nodes.children_right[node])
         density = float(nodes.value[node][0][1])
         if path and (left < 0 or density >= PURE_SHARE):
-            if _stands_out(density, float(target.mean())):
+            if keep(density):
                 rules.append(tuple(path.values()))
             return
         if left < 0:
@@ -246,10 +294,7 @@ def _find_regions(
         descend(right, {**path, place: condition.narrow(low=at)})
 
     descend(0, {})
-    regions = [_measure(pool, barely, conditions) for conditions in rules]
-    regions.sort(key=lambda region: -region.share * region.barely)
-    least = MIN_REGION_SHARE * float(barely.mean())
-    return tuple(region for region in regions if region.share * region.barely >= least)[:MAX_REGIONS]
+    return rules
 
 
 def _stands_out(density: float, overall: float) -> bool:
@@ -258,13 +303,13 @@ def _stands_out(density: float, overall: float) -> bool:
     return doubled_odds and density >= min(0.5, 5.0 * overall)
 
 
-def _measure(pool: Rows, barely: Bools, conditions: tuple[Condition, ...]) -> Region:
-    """Return a region with its shares of the whole pool."""
-    inside = np.ones(barely.size, dtype=bool)
+def is_inside(rows: Rows, conditions: Sequence[Condition]) -> Bools:
+    """Return which rows meet all conditions."""
+    inside = np.ones(len(rows), dtype=bool)
     for condition in conditions:
-        values = pool.column(condition.column)
+        values = rows.column(condition.column)
         inside &= (values > condition.low) & (values <= condition.high)
-    return Region(conditions, float(inside.mean()), float(barely[inside].mean()) if inside.any() else 0.0)
+    return inside
 
 
 def roundest_between(low: float, high: float) -> float:

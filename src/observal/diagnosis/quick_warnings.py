@@ -52,7 +52,7 @@ def quick_warnings(
     copies = NearCopies() if logged.rows.in_files else find_near_copies(logged, np.random.default_rng(0))
     sentences = (
         *([decision_sentence(decisions)] if decisions else []),
-        *_check_propensities(logged),
+        *([] if logged.is_given else _check_propensities(logged)),
         *([leak_sentence(leaks, label)] if leaks else []),
         *copies.sentences(),
         *_find_ids(problem, names, dates),

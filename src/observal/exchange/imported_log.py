@@ -18,7 +18,7 @@ from observal.problem.rows import Matrix, Sparse
 from observal.tables import read_labels
 
 Propensity = ArrayLike | chances.Policy
-"""The chance that each row's label was revealed: numbers, a policy, or ``"estimate"``."""
+"""The chance that each row's label was revealed: numbers, or a policy."""
 Value = TypeVar("Value")
 
 UNIFORM_POLICY = "the policy was uniform"
@@ -79,35 +79,28 @@ def make_labels(
     return labels, pair
 
 
-def make_propensity(
-    source: Propensity, X: Matrix, revealed: Bools, X_pool: Matrix | None, random_state: int
-) -> tuple[Floats, Floats | None, list[str]]:
-    """Return the log's and the pool's propensities from a number, an array, a policy or ``"estimate"``, and notes.
+def make_propensity(source: Propensity, X: Matrix, X_pool: Matrix | None) -> tuple[Floats, Floats | None]:
+    """Return the log's and the pool's propensities from a number, an array or a policy.
 
     Examples
     --------
     >>> import numpy as np
-    >>> make_propensity(0.5, np.zeros((2, 1)), np.array([True, False]), None, random_state=0)[0].tolist()
+    >>> make_propensity(0.5, np.zeros((2, 1)), None)[0].tolist()
     [0.5, 0.5]
     """
     if isinstance(source, str):
-        if source != "estimate":
-            raise InvalidInput(
-                f"`propensity` must be numbers, a policy or 'estimate', but is {source!r}; a propensity is the chance that a "
-                "row's label was revealed."
-            )
-        estimated = chances.estimate(X, revealed, X_pool, random_state=random_state)
-        return estimated.logged, estimated.pool, list(estimated.notes)
+        raise InvalidInput(
+            f"`propensity` must be numbers or a policy, but is {source!r}; a propensity is the chance that a row's label was revealed."
+        )
     if callable(source) or isinstance(source, chances.PolicyModel):
         pool = None if X_pool is None else chances.from_policy(source, X_pool)
-        return chances.from_policy(source, X), pool, []
+        return chances.from_policy(source, X), pool
     if X_pool is not None and np.ndim(source) > 0:
         raise InvalidInput(
-            "Log and pool both need propensities, but the numbers given are for the log alone; give a policy, one number, or "
-            "propensity='estimate'."
+            "Log and pool both need propensities, but the numbers given are for the log alone; give a policy or one number."
         )
     pool = None if X_pool is None else check_propensity(source, X_pool.shape[0], "The pool")
-    return check_propensity(source, X.shape[0], "The log"), pool, []
+    return check_propensity(source, X.shape[0], "The log"), pool
 
 
 def dense_if_small(X: Sparse) -> Matrix:
@@ -151,7 +144,7 @@ def check_known(is_known: Bools, action: int, reason: str) -> list[str]:
     if not is_known.all():
         raise InvalidPropensity(
             f"The chance of action {action!r} is not known at {int((~is_known).sum())} of {is_known.size} rows, where another action "
-            "was taken; give it with propensity= (numbers, or a policy), or propensity='estimate'; it is the chance that a "
-            "row's label, the reward of that action, was revealed."
+            "was taken; give it with propensity= (numbers, or a policy); it is the chance that a row's label, the reward of that "
+            "action, was revealed."
         )
     return [f"The propensity is known at every row, because {reason}."] if reason else []

@@ -23,7 +23,6 @@ def from_libsvm(
     missing: float | None = None,
     label: Callable[[float], Hashable] | None = None,
     classes: Sequence[Hashable] | None = None,
-    random_state: int = 0,
 ) -> ImportedLog:
     r"""Read a log, and a pool from a second file, in LIBSVM's text.
 
@@ -31,7 +30,7 @@ def from_libsvm(
     ----------
     path : path
         The log. The format has a label in every row, so one value must mean "not revealed": see `missing`.
-    propensity : number, array, policy or "estimate"
+    propensity : number, array or policy
         The chance that each row's label was revealed; a policy is as in ``observal.diagnosis.propensity.from_policy``.
     pool : path, optional
         A file of unlabelled rows; its labels are not looked at.
@@ -41,8 +40,6 @@ def from_libsvm(
         From a number in the file to its label; needed where there are more than two.
     classes : sequence, optional
         The two labels, negative first; needed where only one occurs.
-    random_state : int
-        Seed of an estimate.
 
     Examples
     --------
@@ -73,11 +70,11 @@ def from_libsvm(
     X_pool = None if pool is None else dense_if_small(matrices[2])
     revealed = np.ones(X.shape[0], dtype=bool) if missing is None else matrices[1] != missing
     labels, label_values = make_labels(matrices[1], revealed, label, classes, "The label")
-    values, pool_chances, notes = make_propensity(propensity, X, revealed, X_pool, random_state)
+    values, pool_chances = make_propensity(propensity, X, X_pool)
     logged = LoggedData(X, labels, values, classes=label_values)
     # Numbers serve as names, but not for the millions of columns that a sparse file may have.
     names = () if is_sparse(X) else tuple(f"feature {column + 1}" for column in range(X.shape[1]))
-    return ImportedLog(logged, None if X_pool is None else Pool(X_pool, pool_chances), names, tuple(notes))
+    return ImportedLog(logged, None if X_pool is None else Pool(X_pool, pool_chances), names, ())
 
 
 def _refuse_bad_lines(path: Path) -> None:

@@ -32,7 +32,6 @@ def from_obp(
     *,
     label: Callable[[Any], Hashable] | None = None,
     classes: Sequence[Hashable] | None = None,
-    random_state: int = 0,
 ) -> ImportedLog:
     """Read Open Bandit Pipeline's dictionary as a log about one action.
 
@@ -49,14 +48,12 @@ def from_obp(
     action : int
         The action whose reward is the label.
     propensity : optional
-        The chance of `action` where another was taken: numbers, an action distribution shaped as above, a policy (see
-        ``observal.diagnosis.propensity.from_policy``) or ``"estimate"``.
+        The chance of `action` where another was taken: numbers, an action distribution shaped as above, or a policy (see
+        ``observal.diagnosis.propensity.from_policy``).
     label : callable, optional
         From a reward to its label; needed where rewards have more than two values.
     classes : sequence, optional
         The two labels, negative first; needed where only one occurs.
-    random_state : int
-        Seed of an estimate.
 
     Examples
     --------
@@ -93,9 +90,7 @@ def from_obp(
     if distribution is not None and np.ndim(distribution) > 1:
         values = _read_distribution(distribution, feedback.get("position"), action, n_actions, taken, pscore)
     elif propensity is not None:
-        elsewhere, _, propensity_notes = make_propensity(propensity, context, taken, None, random_state)
-        values = np.where(taken, pscore, elsewhere)
-        notes += propensity_notes
+        values = np.where(taken, pscore, make_propensity(propensity, context, None)[0])
     else:
         notes += check_known(is_known, action, reason)
     names = tuple(f"context {column}" for column in range(context.shape[1]))

@@ -50,7 +50,6 @@ def from_vw_cb(
     *,
     label: Callable[[float], Hashable] | None = None,
     classes: Sequence[Hashable] | None = None,
-    random_state: int = 0,
 ) -> ImportedLog:
     """Read Vowpal Wabbit's contextual-bandit text as a log about one action.
 
@@ -67,14 +66,12 @@ def from_vw_cb(
     action : int
         The action whose cost is the label.
     propensity : optional
-        The chance of `action` where another was taken: numbers, a policy (see
-        ``observal.diagnosis.propensity.from_policy``) or ``"estimate"``.
+        The chance of `action` where another was taken: numbers, or a policy (see
+        ``observal.diagnosis.propensity.from_policy``).
     label : callable, optional
         From a cost to its label; needed where costs have more than two values.
     classes : sequence, optional
         The two labels, negative first; needed where only one occurs.
-    random_state : int
-        Seed of an estimate.
 
     Examples
     --------
@@ -102,9 +99,8 @@ def from_vw_cb(
     notes = [f"The label is the cost of action {action}, revealed in {int(taken.sum())} of {len(log)} rows."]
     pool_chances = None
     if propensity is not None:
-        elsewhere, pool_chances, propensity_notes = make_propensity(propensity, X, taken, X_pool, random_state)
+        elsewhere, pool_chances = make_propensity(propensity, X, X_pool)
         values = np.where(taken, pscore, np.where(on_offer, elsewhere, 0.0))
-        notes += propensity_notes
     else:
         notes += check_known(is_known, action, reason)
         if X_pool is not None and reason == UNIFORM_POLICY:
@@ -112,7 +108,7 @@ def from_vw_cb(
     if X_pool is not None and pool_chances is None:
         raise InvalidInput(
             f"The lines without a cost ({len(rest)}) would be the pool, but the chance of action {action} is not known there; give "
-            "propensity= (a policy), or propensity='estimate', or leave these lines out."
+            "propensity= (a policy), or leave these lines out."
         )
     logged = LoggedData(X, labels, values, classes=label_values)
     return ImportedLog(logged, None if X_pool is None else Pool(X_pool, pool_chances), names, tuple(notes))

@@ -1,6 +1,6 @@
 """Folds for cross-validation.
 
-There are five ways to build folds, and each is part of results that must not change: a replayed campaign fits
+There are four ways to build folds, and each is part of results that must not change: a replayed campaign fits
 the same models. All but the last are stratified by class.
 
 - ``random_folds`` for a single choice by cross-validation: a ridge, or the error of a plain classifier.
@@ -8,17 +8,15 @@ the same models. All but the last are stratified by class.
   that the leftover rows of many small classes do not all land in fold 0.
 - ``dealt_folds`` for intervals and thresholds, which have more folds than some classes have rows: each class
   continues where the last one ended. Nothing is random, because estimates from the same labels must agree.
-- ``sklearn_folds`` where scikit-learn does the cross-validation.
 - ``plain_folds`` for AutoVC's intervals. With stratified folds, a fit knows the class proportions of its
   held-out rows, and the estimated error is too low where little can be learned.
 
-Except in scikit-learn's folds, rows of a group share a fold: ``keep_together`` assigns folds to groups.
+Rows of a group share a fold: ``keep_together`` assigns folds to groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -125,16 +123,3 @@ def plain_folds(size: int, n_folds: int, groups: Ints | None = None) -> Ints:
     if groups is not None:
         return keep_together(np.zeros(size, dtype=np.int64), groups, lambda codes: plain_folds(codes.size, n_folds))
     return np.random.default_rng(0).permutation(size) % n_folds
-
-
-def sklearn_folds(n_folds: int, seed: int) -> Any:
-    """Return scikit-learn's shuffled, stratified folds, for its own cross-validation.
-
-    Examples
-    --------
-    >>> sklearn_folds(3, seed=0).get_n_splits()
-    3
-    """
-    from sklearn.model_selection import StratifiedKFold  # lazy: slow to import
-
-    return StratifiedKFold(n_folds, shuffle=True, random_state=seed)

@@ -79,6 +79,7 @@ def write_campaign_report(
             percent_features=percents,
             random_state=status.random_state,
             known_before=settings.known_before,
+            population=settings.goals.population,
         ),
         feature_names=names,
         date_features=dates,

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.diagnose import BEFORE
+from observal.diagnosis.diagnose import BEFORE, RecordedDiagnosis
 from observal.diagnosis.feature_values import sample_rows
 from observal.intervals.cells import HIDDEN
 from observal.intervals.contradiction import COMPARED, contradiction
@@ -428,9 +428,11 @@ def asked_section(content: ReportContent) -> AskedSection:
 
 def _coverage_sentence(content: ReportContent, positions: Ints) -> str:
     """Return how many rows asked about are barely covered by the log; empty without such rows."""
-    if content.diagnosis is None or content.diagnosis.overlap.barely == 0.0 or not positions.size:
+    if not isinstance(content.diagnosis, RecordedDiagnosis) or not positions.size:
         return ""
     overlap = content.diagnosis.overlap
+    if overlap.barely == 0.0:
+        return ""
     barely = int(np.count_nonzero(content.pool.propensity[positions] < overlap.threshold))
     return (
         f"{barely:,} of the {count(positions.size, 'label')} bought are for rows that the log barely covers; such rows are "
@@ -530,9 +532,9 @@ def annotators_table(content: ReportContent) -> PageTable:
 
 
 def diagnosis_charts(content: ReportContent) -> list[charts.Chart]:
-    """Return the charts of overlap and calibration; none without a diagnosis."""
+    """Return the charts of overlap and calibration; none without recorded propensities."""
     diagnosis, logged = content.diagnosis, content.logged
-    if diagnosis is None:
+    if not isinstance(diagnosis, RecordedDiagnosis):
         return []
     revealed = logged.propensity[logged.revealed]
     out = [charts.overlap_chart(content.pool.propensity, revealed, diagnosis.overlap.threshold)]
@@ -545,14 +547,14 @@ def weights_chart(content: ReportContent) -> charts.Chart | None:
     """Return the histogram of the weights of the log's labels."""
     weights = plain_importance(content.logged.propensity[content.logged.revealed])
     weights = weights[np.isfinite(weights)]
-    if weights.size == 0 or content.diagnosis is None:
+    if weights.size == 0 or not isinstance(content.diagnosis, RecordedDiagnosis):
         return None
     return charts.weights_chart(weights, content.diagnosis.weights.clip)
 
 
 def weights_table(content: ReportContent) -> PageTable:
     """Return the quantiles of the weights of the log's labels."""
-    quantiles = () if content.diagnosis is None else content.diagnosis.weights.quantiles
+    quantiles = content.diagnosis.weights.quantiles if isinstance(content.diagnosis, RecordedDiagnosis) else ()
     ends = {0.0: "smallest", 1.0: "largest"}
     columns = numbers(*(ends.get(share) or percent(share) for share, _ in quantiles))
     return PageTable(columns, [[cell_text(weight) for _, weight in quantiles]] if quantiles else [])

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from observal.checks import Floats, Ints
-from observal.learners.folds import sklearn_folds
 from observal.problem.labels import encode_labels
 from observal.problem.problem import Problem
 from observal_research.datasets import World
@@ -86,12 +85,13 @@ def choose_strength(X: Floats, y: Ints, seed: int) -> float:
     Classes with fewer labels than folds are left out of the choice; where fewer than two classes are left, C is 1.
     """
     from sklearn.metrics import log_loss
+    from sklearn.model_selection import StratifiedKFold
 
     counts = np.bincount(y.astype(np.int64), minlength=2)
     if int((counts >= FOLDS).sum()) < 2:
         return 1.0
     frequent = counts[y.astype(np.int64)] >= FOLDS
-    folds = sklearn_folds(FOLDS, seed)
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     X, y, losses = X[frequent], y[frequent], np.zeros(len(STRENGTHS))
     for train, left_out in folds.split(X, y):
         model = logistic(1.0).set_params(warm_start=True)  # each C starts from the last one's coefficients

@@ -70,7 +70,7 @@ def check_looks(kind: Kind, method: MethodMaker, lab: Lab) -> Outcome:
 
 def broken(kind: Kind, violation: Violation, rng: np.random.Generator, count: int) -> Results:
     """Return which campaigns in a world with a violated assumption have an interval that covers, and which logs get a warning."""
-    from observal.diagnosis import diagnose
+    from observal.diagnosis.calibration_check import check_calibration
     from observal.intervals.contradiction import contradiction
     from observal.methods.newton import NewtonVC
     from observal.session import run
@@ -83,7 +83,10 @@ def broken(kind: Kind, violation: Violation, rng: np.random.Generator, count: in
             result = run(world.logged, world.pool, world.oracle, method, LABELS, world.seed, tolerance=None)
             interval, truth = result.error_interval, world.error(result.estimator)
             covered[trial] = interval.low <= truth <= interval.high
-            warned[trial] = diagnose(world.logged, world.pool).calibration.suspicious
+            log = world.logged
+            warned[trial] = check_calibration(
+                log.propensity, log.revealed, False, log.rows, log.rows.feature_names
+            ).suspicious
             contradicted[trial] = contradiction(result.intervals) is not None
     return {"covered": covered, "warned": warned, "contradicted": contradicted}
 
