@@ -37,6 +37,7 @@ MODULES = [
 
 
 WALKED = {
+    "given-labels.md",
     "tutorial.md",
     "campaigns.md",
     "production.md",
