@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -202,10 +201,9 @@ def test_new_rows_that_do_not_fit_raise_and_store_nothing(tables, change, said):
     assert Campaign.open(folder / "c.db").check() == before
 
 
-@pytest.mark.parametrize("source", [0.3, "estimate", lambda X: np.full(len(X), 0.3)])
-def test_propensities_of_new_rows_come_from_source_of_pool(tables, source, monkeypatch):
+@pytest.mark.parametrize("source", [0.3, lambda X: np.full(len(X), 0.3)])
+def test_propensities_of_new_rows_come_from_source_of_pool(tables, source):
     folder, frame = tables
-    monkeypatch.setattr(ob.propensity, "estimate", partial(ob.propensity.estimate, method="constant"))  # quick
     campaign = made(folder, propensity=source)
     if callable(source):  # it is not stored
         with pytest.raises(InvalidInput, match="--propensity"):
@@ -214,9 +212,7 @@ def test_propensities_of_new_rows_come_from_source_of_pool(tables, source, monke
         assert campaign.problem.pool.propensity[20:].tolist() == frame["chance"][60:].tolist()
         return
     whole = pd.concat([pd.read_csv(folder / "pool.csv"), pd.read_csv(folder / "more.csv")])
-    alike = ob.load_problem(
-        [folder / "log.csv"], whole, ob.TableRoles("bad", id="id"), propensity=source, random_state=0
-    )
+    alike = ob.load_problem([folder / "log.csv"], whole, ob.TableRoles("bad", id="id"), propensity=source)
     campaign.extend(pool=folder / "more.csv")
     np.testing.assert_allclose(campaign.problem.pool.propensity[20:], alike.pool.propensity[20:], atol=0.02)
 

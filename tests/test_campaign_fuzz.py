@@ -62,7 +62,7 @@ def problems(draw):
         tables.append(pa.table(table))
     options = {
         "label": "y",
-        "propensity": draw(st.sampled_from(["q0", 0.5] if sound else ["q0", 0.5, "estimate", "x"])),
+        "propensity": draw(st.sampled_from(["q0", 0.5] if sound else ["q0", 0.5, None, "x"])),
         "id": draw(st.sampled_from(["id", None])),
         "label_budget": draw(st.sampled_from([None, 0, 3])),
         "tables": ob.TableOptions(
@@ -70,7 +70,6 @@ def problems(draw):
             propensity_floor=draw(st.sampled_from([None, 0.05])),
             features=None if sound else draw(st.sampled_from([None, ["x"], names])),
             cost=None if sound else draw(st.sampled_from([None, None, "z"])),
-            kept_only_labelled=not sound and draw(st.booleans()),
         ),
     }
     return *tables, options

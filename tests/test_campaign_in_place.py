@@ -135,8 +135,8 @@ def test_people_label_it_on_the_page(made, monkeypatch):
 
 def test_tables_that_cannot_stay_in_place_are_refused(made):
     folder, _ = made
-    with pytest.raises(InvalidInput, match="one complete log with a propensity column"):
-        create(folder, "a.db", in_place=True, propensity="estimate")
+    with pytest.raises(InvalidInput, match="need a column with propensities, but 0.5 was given"):
+        create(folder, "a.db", in_place=True, propensity=0.5)
     with pytest.raises(InvalidInput, match="no column 'q1'"):
         create(folder, "a.db", in_place=True, propensity="q1")
     with pytest.raises(InvalidInput, match="cannot show images"):

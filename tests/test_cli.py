@@ -170,9 +170,6 @@ def test_options_out_of_range_are_refused(tmp_path):
     (tmp_path / "log.csv").write_text("\n".join(["id,x,y,q", *rows]) + "\n")
     (tmp_path / "pool.csv").write_text("\n".join(["id,x,q", "p1,0,0.5", "p2,1,0.5"]) + "\n")
     roles = ["--pool", "pool.csv", "--label", "y", "--propensity", "q", "--id", "id"]
-    done = observal("diagnose", "log.csv", *roles, "--target-error", 5, cwd=tmp_path)
-    assert "target_error must be above 0 and below 1, but is 5.0" in done.stderr
-    more = ["--kept-only-labelled", "--n-logged-rows", 3]
-    done = observal("init", "c.db", "--logged", "log.csv", *roles, *more, cwd=tmp_path)
-    assert "3 were given for 40 labelled rows" in done.stderr
+    done = observal("init", "c.db", "--logged", "log.csv", *roles, "--propensity-floor", 5, cwd=tmp_path)
+    assert "propensity_floor must be above 0 and at most 1, but is 5" in done.stderr
     assert done.returncode == 1

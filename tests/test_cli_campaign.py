@@ -235,7 +235,7 @@ def test_init_help_has_groups_and_everyday_options_first():
     headings = ["Options:", "Tables:", "What to learn:", "How to buy labels:", "People who label:"]
     assert [line for line in said.splitlines() if line in headings] == headings
     everyday = said.partition("Tables:")[0]
-    for name in ("--logged", "--pool", "--label", "--propensity", "--estimate-propensity", "--exclude", "--budget"):
+    for name in ("--logged", "--pool", "--label", "--propensity", "--exclude", "--budget"):
         assert name in everyday
 
 
@@ -375,10 +375,7 @@ def test_report_that_says_buy_names_the_command_to_buy_with(files):
     assert "<strong>Next:</strong> raise the budget with observal extend" in page
 
 
-def test_estimated_propensities_and_several_logs(files):
-    arguments = [a for a in init(files, files / "e.db") if a not in ("--propensity", "q0")]
-    observal(*arguments, "--estimate-propensity", "--features", "age,home")
-    assert len(json.loads(observal("ask", files / "e.db", "--json"))["rows"]) == 10
+def test_several_logs_make_one(files):
     frame = pd.read_csv(files / "log.csv")
     frame["id"] = "second " + frame["id"]
     frame.to_csv(files / "log2.csv", index=False)

@@ -188,7 +188,7 @@ def test_given_labels_are_checked_for_columns_but_not_for_propensities():
 
 
 def test_init_says_that_promised_labels_are_missing(tmp_path):
-    rng, X, y = world(1500)
+    _, X, y = world(1500)
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "q": np.where(X[:, 0] > 0, 1.0, 0.01), "y": y})
     frame[:1500].assign(y=np.where(X[:1500, 0] > 0, y[:1500], None)).to_csv(tmp_path / "log.csv")
     frame[1500:].drop(columns="y").to_csv(tmp_path / "pool.csv")

@@ -78,17 +78,6 @@ def test_several_logs_become_one_with_the_mixture_of_their_policies():
     np.testing.assert_allclose(again.logged.propensity, 0.5)
 
 
-def test_logs_that_kept_only_labelled_rows_are_counted_each_by_its_own_policy():
-    log = pa.table({"x": [1.0, 2.0], "y": [0, 1], "qa": [0.25, 0.25], "qb": [0.5, 0.5]})
-    other = pa.table({"x": [3.0, 4.0], "y": [0, 1], "qa": [0.25, 0.25], "qb": [0.5, 0.5]})
-    pool = pa.table({"x": [5.0, 6.0], "qa": [0.25, 0.25], "qb": [0.5, 0.5]})
-    loaded = load_problem([log, other], pool, TableRoles(label="y"), propensity=["qa", "qb"], kept_only_labelled=True)
-    # 8 and 4 rows are behind them: (8 · 0.25 + 4 · 0.5) / 12 = 1/3, and 4 labels of chance 1/3 are 12 rows.
-    np.testing.assert_allclose(loaded.pool.propensity, 1 / 3)
-    assert len(loaded.logged) == 12
-    assert any("drawn from the pool replace" in note for note in loaded.notes)
-
-
 def test_fully_labelled_log_with_small_propensities_gets_a_note():
     log = pa.table({"x": np.arange(20.0), "y": [0, 1] * 10, "q0": [0.3] * 20})
     pool = pa.table({"x": [1.0, 2.0], "y": [0, 1], "q0": [0.3, 0.3]})
@@ -107,16 +96,11 @@ def test_tiny_propensity_gets_a_note():
     assert not any("below 1e-06" in note for note in load_problem([pa.table(columns)], pool, roles).notes)
 
 
-def test_propensities_can_be_estimated_and_floored():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=300)
-    log = pa.table({"x": x, "y": pa.array(np.where(rng.random(300) < 0.5, x > 0, np.nan), from_pandas=True)})
-    pool = pa.table({"x": rng.normal(size=50)})
+def test_propensities_can_be_floored():
     with pytest.warns(ObservalWarning, match="below the floor"):
-        loaded = load_problem([log], pool, TableRoles(label="y"), propensity="estimate", propensity_floor=0.9)
+        loaded = load_problem([pa.table(LOG)], pa.table(POOL), ROLES, propensity_floor=0.9)
     assert (loaded.logged.propensity >= 0.9).all()
     assert (loaded.pool.propensity >= 0.9).all()
-    assert any("calibration error" in note for note in loaded.notes)
     assert any("below the floor" in note for note in loaded.notes)
 
 
@@ -166,7 +150,6 @@ def changed(table, **columns):
         ),
         (lambda: load_problem([pa.table(LOG)] * 2, pa.table(POOL), ROLES), "2 logs need the propensity of each"),
         (lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, propensity=["q0", "q1"]), "2 were given"),
-        (lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, kept_only_labelled=True), "1 of 3 have none"),
     ],
 )
 def test_bad_problem_raises_one_sentence(call, message):
