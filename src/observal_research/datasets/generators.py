@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.special import expit
 
 from observal.checks import Bools, Floats, check_generator, check_share, check_whole
 from observal.errors import InvalidInput
@@ -145,7 +144,7 @@ def make_bent(
     rng = check_generator(random_state)
     X, normal = rng.standard_normal((n_rows, n_features)), unit_vector(n_features, rng)
     score, other = X @ normal, X @ np.roll(normal, 1)
-    chance = expit(2.0 * score + bend * np.where(score > 0.25, other, -other))
+    chance = 1.0 / (1.0 + np.exp(-2.0 * score - bend * np.where(score > 0.25, other, -other)))
     y = (rng.random(n_rows) < chance).astype(np.int64)
     return Dataset(X, y, "bent", "A logistic trend, part of which turns round where the risk is high.")
 

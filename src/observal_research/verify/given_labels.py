@@ -152,7 +152,7 @@ def wilson(rate: float, labels: float) -> float:
     Examples
     --------
     >>> round(wilson(0.2, 50), 3)
-    0.216
+    0.218
     """
     z2 = 1.96**2
     return float(2.0 * np.sqrt(z2 * (rate * (1.0 - rate) / labels + z2 / (4.0 * labels**2))) / (1.0 + z2 / labels))
