@@ -20,6 +20,7 @@ import numpy as np
 from observal.checks import Bools, Floats, Ints
 from observal.errors import InvalidInput
 from observal.problem.data import LoggedData
+from observal.problem.words import count
 from observal.threads import one_thread
 from observal_research.benchmark.development import Encoded, is_described, list_described, load_described
 from observal_research.benchmark.peers import FAMILIES, fit, margins
@@ -244,13 +245,14 @@ def draw(measured: Sequence[Measured], paths: Sequence[str | Path]) -> None:
     draw_curves(
         panels,
         paths,
-        caption="Share of the AUC that selection costs which each method recovers: 0 is a logistic regression of the accepted rows, 100 one of all rows. "
-        f"Ratios of means over {len({run.table for run in measured})} tables and {len({run.seed for run in measured})} seeds with standard errors, in "
+        caption="Share of the AUC that selection costs which each method recovers: 0 is a logistic regression of the accepted rows, 100 one of all rows; "
+        "other models can be above it. "
+        f"Ratios of means over {count(len({run.table for run in measured}), 'table')} and {count(len({run.seed for run in measured}), 'seed')} with standard errors, in "
         "rejectkit's benchmark. Its eight reject-inference methods buy no labels; each panel shows the best of them, chosen afterwards.",
         bars_every=1,
         y_title="recovered, %",
         x_title="labels bought of refused rows",
-        legend="lower right",
+        one_legend=True,
     )
 
 
