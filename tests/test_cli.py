@@ -39,7 +39,7 @@ def test_help_names_every_command_and_starts_light():
     assert found.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", ["verify", "ablate", "reproduce"])
+@pytest.mark.parametrize("command", ["verify", "ablate", "reproduce", "rejects"])
 def test_research_commands_show_an_example(command):
     done = research(command, "--help")
     assert done.returncode == 0
