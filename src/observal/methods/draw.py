@@ -37,7 +37,7 @@ REASONS = (
 # Floor for a row's class probability when sampling to measure recall: classifiers may be overconfident.
 MIN_CLASS_PROBABILITY = 0.02
 # As few labels as a stratum has would be that unlikely if its propensities were right.
-BROKEN = 1e-6
+BROKEN = 1e-3
 UNIFORM_SHARE = 0.2  # share of those random picks that is spread evenly over all rows
 
 
