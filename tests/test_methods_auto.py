@@ -14,8 +14,8 @@ from observal.learners.blend import fit_blend
 from observal.methods import auto as auto_module
 from observal.methods.auto import PRIOR_LABELS, count_surprises, explore_share
 from observal.methods.draw import REASONS
-from observal.problem.goals import Goals
 from observal.problem.given import arrange
+from observal.problem.goals import Goals
 from observal.problem.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
 from tests.reference import blend as slow
