@@ -365,3 +365,10 @@ def test_learners_of_scikit_learn_refuse_columns_in_another_order():
         model.fit(TABLE, Y)
         with pytest.raises(ValueError, match="Feature names must be in the same order"):
             model.predict(TABLE[OTHER])
+
+
+def test_committee_of_scikit_learn_refuses_columns_in_another_order():
+    result = run(by_position, method=ob.CommitteeVC(LogisticRegression(), members=2), label_budget=0)
+    with pytest.raises(ValueError, match="Feature names must be in the same order"):
+        result.estimator.predict(TABLE[OTHER])
+    assert result.estimator.predict(TABLE).shape == (N,)

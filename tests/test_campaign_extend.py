@@ -223,7 +223,7 @@ def test_adding_rows_where_impossible_raises(tmp_path):
     cases = [
         ({}, "nothing to extend"),
         ({"pool": first}, "needs a unique id"),
-        ({"pool": ob.Pool(more.X[:, :1], more.propensity, more.ids)}, "2 features"),
+        ({"pool": ob.Pool(more.X[:, :1], more.propensity, more.ids)}, "the log has 2 columns and the new pool 1"),
         ({"pool": "more.csv"}, "made from arrays"),
         ({"label_budget": 4, "pool": more}, "can only be raised"),
         ({"label_budget": 9, "propensity": "q"}, "there are none"),

@@ -39,7 +39,7 @@ def test_help_names_every_command_and_starts_light():
     assert found.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", ["verify", "ablate", "reproduce"])
+@pytest.mark.parametrize("command", ["verify", "ablate", "reproduce", "rejects"])
 def test_research_commands_show_an_example(command):
     done = research(command, "--help")
     assert done.returncode == 0
@@ -175,15 +175,14 @@ def write_tables(folder):
 
 def test_options_out_of_range_are_refused(tmp_path):
     roles = write_tables(tmp_path)
-    done = observal("diagnose", "log.csv", *roles, "--target-error", 5, cwd=tmp_path)
-    assert "target_error must be above 0 and below 1, but is 5.0" in done.stderr
+    done = observal("init", "c.db", "--logged", "log.csv", *roles, "--propensity-floor", 5, cwd=tmp_path)
+    assert "propensity_floor must be above 0 and at most 1, but is 5" in done.stderr
     assert done.returncode == 1
 
 
 @pytest.mark.parametrize(
     ("options", "needed"),
     [
-        (["--n-logged-rows", 400], "add --kept-only-labelled (kept_only_labelled=True), or leave out --n-logged-rows"),
         (["--budget-cost", 10], "name the column with --price"),
         (["--images", "."], "name it with --image-column"),
         (["--cost-of-checking", 2], "--cost-of-checking needs --cost-of-missing CLASS=COST"),
@@ -203,11 +202,9 @@ def test_option_of_init_without_the_one_it_needs_is_refused(tmp_path, options, n
     "options",
     [
         ["--propensity", "q"],
-        ["--estimate-propensity"],
         *([f"--{name}", "x"] for name in ("id", "exclude", "features", "group", "known-before", "missing", "encoding")),
         ["--sep", ";"],
         ["--decimal", ","],
-        ["--label", "y"],
         ["--pool", "pool.csv"],
     ],
 )
@@ -215,4 +212,4 @@ def test_option_for_tables_is_refused_where_a_campaign_is_diagnosed(options):
     done = observal("diagnose", "campaign.db", *options)
     assert done.returncode == 2
     words = " ".join(done.stderr.replace("│", "").split())
-    assert "tables need --pool, --label, --propensity; a campaign takes no such option." in words
+    assert "tables need --label COLUMN; a campaign takes no such option." in words

@@ -123,7 +123,10 @@ def test_every_command_prints_json(made, files):
     assert "error_interval" in json.loads(observal("status", made, "--json", "--interval"))
     assert [e["kind"] for e in json.loads(observal("history", made, "--json"))][:2] == ["created", "round"]
     assert json.loads(observal("release", made, "--annotator", "ann", "--json")) == {"released": 0}
-    assert json.loads(observal("export", made, files / "m.model", "--json"))["labels"] == 3
+    exported = json.loads(observal("export", made, files / "m.model", "--json"))
+    assert exported["labels"] == 0  # the model knows none of them before the round is closed
+    backed_up = json.loads(observal("backup", made, files / "copy.db", "--json"))
+    assert backed_up == {"copy": str(files / "copy.db"), "labels": 3}
     other = json.loads(observal(*init(files, files / "other.db", "--json")))
     assert other["label_budget"] == 20
 
@@ -384,7 +387,7 @@ def test_unknown_propensities_and_several_logs(files):
     assert json.loads(observal("status", files / "two.db", "--json"))["log_rows"] == 240
 
 
-COMMANDS = ["init", "ask", "tell", "status", "history", "release", "export"]
+COMMANDS = ["init", "ask", "tell", "status", "history", "release", "export", "backup"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

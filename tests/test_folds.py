@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from observal.learners.folds import dealt_folds, random_folds, sklearn_folds, spread_folds
+from observal.learners.folds import dealt_folds, random_folds, spread_folds
 
 CODES = np.array([0] * 5 + [1] * 4 + [2] * 2)
 
@@ -23,8 +23,3 @@ def test_folds_are_unchanged(folds, expected):
     assert found.tolist() == expected
     for code in (0, 1, 2):
         assert np.ptp(np.bincount(found[code == CODES], minlength=4)) <= 1
-
-
-def test_sklearn_folds_hold_out_each_row_once():
-    held = np.concatenate([test for _, test in sklearn_folds(2, seed=0).split(CODES[:, None], CODES)])
-    assert sorted(held.tolist()) == list(range(CODES.size))

@@ -6,6 +6,7 @@ import pytest
 
 import observal as ob
 from observal.errors import InvalidInput, InvalidLabel
+from observal.problem.labels import refuse_alike
 from observal.tables import TableRoles, load_problem
 from observal.tables.spreadsheets import write_workbook
 from tests.command import observal
@@ -206,6 +207,13 @@ def test_classes_that_a_spreadsheet_confuses_are_refused(tmp_path, classes, door
     with pytest.raises(InvalidLabel, match=message):
         create_alike(tmp_path / "c.db", labels, door, classes)
     assert not (tmp_path / "c.db").exists()
+
+
+def test_refuse_alike_tells_long_whole_numbers_apart():
+    refuse_alike([2**60, 2**60 + 1, True, "Type 1", "type 1"])
+    for classes in ([1, "1"], [True, "True"], [0.5, "0,50"]):
+        with pytest.raises(InvalidLabel, match="apart"):
+            refuse_alike(classes)
 
 
 def test_init_refuses_classes_that_a_spreadsheet_confuses(tmp_path):

@@ -14,6 +14,7 @@ from observal.learners.blend import fit_blend
 from observal.methods import auto as auto_module
 from observal.methods.auto import PRIOR_LABELS, count_surprises, explore_share
 from observal.methods.draw import REASONS
+from observal.problem.given import arrange
 from observal.problem.goals import Goals
 from observal.problem.problem import Problem
 from tests.pool_worlds import World, check_intervals, one_class
@@ -63,11 +64,12 @@ def test_learns_nonlinear_boundary():
 
 
 def test_batch_grows_with_labels_unless_set():
-    state = ob.AutoVC().begin(Problem(World().logged, World().pool), np.random.default_rng(0))
+    problem = Problem(World().logged, World().pool)
+    state = ob.AutoVC().begin(problem, np.random.default_rng(0))
     for n_bought, size in ((0, 10), (43, 10), (44, 11), (100, 25)):
         state = replace(state, bought=np.arange(n_bought))
-        assert ob.AutoVC().choice(state).batch == size
-        assert ob.AutoVC(batch=7).choice(state).batch == 7
+        assert ob.AutoVC().choice(problem, state).batch == size
+        assert ob.AutoVC(batch=7).choice(problem, state).batch == 7
 
 
 def test_chances_follow_documented_formula():
@@ -93,6 +95,15 @@ def test_chances_follow_documented_formula():
         np.testing.assert_allclose(plan.doubt, 1 - chances.max(axis=1), atol=1e-12)
 
 
+@pytest.mark.parametrize("priority", ["accuracy", "balanced", "measure"])
+def test_half_of_a_batch_is_picked_at_random_where_no_propensities_are_known(priority):
+    world = World()
+    log, pool, *_ = arrange(ob.LoggedData(world.logged.X, world.logged.y), ob.Pool(world.pool.X))
+    problem, method = Problem(log, pool), ob.AutoVC(priority=priority)
+    choice = method.choice(problem, method.begin(problem, np.random.default_rng(0)))
+    assert (choice.explore_share, choice.most_blind) == (0.5, 1.0)
+
+
 def test_surprises_are_counted_from_plans():
     world, method = World(noise=0.2), ob.AutoVC(learners=FAST, explore_share=0.5)
     _, found = states(method, world, 4)
@@ -101,7 +112,7 @@ def test_surprises_are_counted_from_plans():
     labels, excess = count_surprises(found[-1])
     assert labels > 5
     assert (labels, pytest.approx(excess)) == slow.surprise(plans, answers)
-    assert method.choice(found[-1]).batch == 10
+    assert method.choice(Problem(world.logged, world.pool), found[-1]).batch == 10
     assert explore_share(count_surprises(found[-1]), 0.0, 1.0) == pytest.approx(
         np.clip(excess / (PRIOR_LABELS + labels), 0.0, 1.0)
     )

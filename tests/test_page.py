@@ -213,6 +213,23 @@ def test_rounds_follow_each_other_and_the_page_says_when_all_is_done(serve, open
     check_views(page)
 
 
+def test_label_and_progress_views_name_the_labels_that_do_not_count_yet(serve, open_page):
+    server = serve(30, 10)
+    campaign = Campaign.open(server.campaign)
+    campaign.ask(7, "zoe")
+    rest = campaign.ask(10, "ann")
+    campaign.tell(rest.ids, ["yes", "no", "yes"], "ann")
+    said = campaign.status().waiting
+    assert said.startswith("3 labels are stored; 3 do not count yet, because round 1 waits for 7 rows that zoe holds")
+    page = open_page(server.link)
+    until(page, f"document.querySelector('.effort')?.textContent.includes({json.dumps(said)})")
+    assert "narrower" not in page.locator(".effort").text_content()
+    page.goto(f"{server.address}/progress")
+    until(page, f"document.querySelector('.waiting')?.textContent === {json.dumps(said)}")
+    campaign.tell(campaign.ask(7, "zoe").ids, ["yes", "no"] * 3 + ["no"], "zoe")
+    until(page, "document.querySelector('.facts') && !document.querySelector('.waiting')")
+
+
 def test_owner_decides_where_people_disagree(serve, open_page):
     server = serve(6, 6, overlap=2)
     owner, ben = open_page(server.link), open_page(server.add("ben"))

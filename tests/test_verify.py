@@ -11,7 +11,18 @@ import pytest
 
 from observal.errors import InvalidInput
 from observal_research import rare
-from observal_research.verify import CLAIMS, Claim, Outcome, Report, coverage, looking, rare_classes, verify, worlds
+from observal_research.verify import (
+    CLAIMS,
+    Claim,
+    Outcome,
+    Report,
+    coverage,
+    given_labels,
+    looking,
+    rare_classes,
+    verify,
+    worlds,
+)
 from observal_research.verify.candidates import radius_constants
 from observal_research.verify.claims import Lab, at_least, at_most, mean_tolerance
 from observal_research.verify.distributions import Distribution
@@ -25,6 +36,7 @@ LONG = (
     "stopping-",
     "earlier-round-",
     "rare-",
+    "given-",
     "clean-log-2000",
     "drift-tenth",
 )  # most are about whole campaigns
@@ -387,3 +399,58 @@ def test_tables_are_made_rare_and_peers_run(tmp_path):
     header, rows = rare.summarise([rare.Measured("t", 0.02, True, {rare.OURS: rare_outcome()})])
     assert len(rows) == 2
     assert {len(row) for row in rows} == {len(header)}
+
+
+# -- given labels
+
+
+def test_given_claims_are_all_kinds():
+    assert len(given_labels.KINDS) == len({kind.name for kind in given_labels.KINDS}) == 30
+    assert {kind.case for kind in given_labels.KINDS if kind.change == "riskier"} == {"table", "both", "pool"}
+
+
+@pytest.mark.parametrize("kind", given_labels.KINDS, ids=lambda kind: kind.name)
+def test_given_world_is_of_its_kind(monkeypatch, kind):
+    monkeypatch.setattr(given_labels, "TEST_ROWS", 4000)
+    world = given_labels.make_given_world(kind, np.random.default_rng(0))
+    told = world.logged.revealed
+    assert world.logged.is_given
+    assert (world.pool is None) == (kind.case == "table")
+    first = told[: worlds.ROWS].mean()
+    assert first == pytest.approx({"cut-off": 0.6, "exceptions": 0.6 + 0.03 * 0.4, "best-k": 0.3}[kind.way], abs=0.02)
+    if kind.case == "table":
+        later = told[worlds.ROWS :].mean()
+        fewer = kind.change == "stricter" or (kind.change == "riskier" and kind.way != "best-k")
+        assert bool(later < 0.92 * first) is fewer
+    shown = world.oracle(world.logged.ids[told])
+    assert (np.asarray(world.logged.y)[told] == shown).all()
+    moved = 0.0 if kind.change != "riskier" else 0.5 if kind.case == "pool" else 0.25
+    assert np.linalg.norm(world.X_test.mean(axis=0)) == pytest.approx(moved, abs=0.1)
+    assert len(world.y_test) == (2000 if kind.case == "pool" else 4000)
+
+
+@pytest.mark.parametrize(
+    "kind", [given_labels.Given("best-k", "table", "hidden"), given_labels.Given("cut-off", "pool")]
+)
+def test_campaign_with_given_labels_is_measured(monkeypatch, kind):
+    for name, value in (("TEST_ROWS", 2000), ("ROWS", 150), ("LABELS", 25)):
+        monkeypatch.setattr(given_labels, name, value)
+    found = given_labels.campaigns(kind, np.random.default_rng(0), 1)
+    assert found["width"][0] > 0.0
+    assert 0.0 < found["truth"][0] < 0.6
+    assert found["covered"][0] in (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("covered", "width", "passed"), [(0.95, 0.1, True), (0.8, 0.1, False), (1.0, 0.9, False)])
+def test_claim_about_given_labels_fails_where_intervals_miss_or_are_too_wide(monkeypatch, covered, width, passed):
+    def fake(kind, rng, count):
+        hit = (np.arange(count) < covered * count).astype(float)
+        return {
+            "covered": hit,
+            **{name: np.full(count, x) for name, x in (("width", width), ("half", 0.2), ("truth", 0.2))},
+        }
+
+    monkeypatch.setattr(given_labels, "campaigns", fake)
+    outcome = given_labels.check_given(given_labels.KINDS[0], lab("given"))
+    assert outcome.passed == passed
+    assert outcome.error_rate == 1e-4

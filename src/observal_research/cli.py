@@ -12,7 +12,7 @@ import typer
 from observal.cli.app import make_app, run
 from observal.cli.options import Dask, Jobs, Json, Seed, make_executor, split_list
 from observal.cli.output import print_json, print_table, progress_bar, say
-from observal.errors import ObservalError
+from observal.errors import InvalidInput, ObservalError
 
 
 class VerificationFailed(ObservalError):
@@ -268,6 +268,48 @@ def rare(
         print_table(header, rows)
 
 
+def rejects(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with tables.json, or of NAME.npz files; $OBSERVAL_DATA by default, and without it made-up tables.",
+            envvar="OBSERVAL_DATA",
+        ),
+    ] = None,
+    labels: Annotated[str, typer.Option(help="Comma-separated numbers of labels bought.")] = "30,60,100,150",
+    seeds: Annotated[int, typer.Option(help="Splits of each table.", min=1)] = 2,
+    only: Annotated[str | None, typer.Option(help="Only tables whose name contains this.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("out/rejects"),
+    dask: Dask = None,
+    jobs: Jobs = None,
+    as_json: Json = False,
+) -> None:
+    """Run rejectkit's benchmark: eight reject-inference methods beside observal, margin sampling and random labels, and the share recovered.
+
+    Examples: observal-research rejects; for a first look: observal-research rejects --labels 30 --seeds 1 --only typical
+    """
+    from observal_research.rejects import draw, run_benchmark, summarise
+
+    try:
+        budgets = [int(text) for text in split_list(labels) or ()]
+    except ValueError:
+        raise InvalidInput(
+            f"--labels takes whole numbers with commas between them, but got {labels!r}; write 30,60,100."
+        ) from None
+    out.mkdir(parents=True, exist_ok=True)
+    with progress_bar("running", hidden=as_json) as progress, _cluster(dask):
+        measured = run_benchmark(data, budgets, range(seeds), only, jobs, progress)
+    draw(measured, [out / "rejects.svg", out / "rejects.png"])
+    if as_json:
+        print_json([run.to_dict() for run in measured])
+        return
+    header, rows, lines = summarise(measured)
+    print_table(header, rows)
+    for line in lines:
+        say(line)
+    say(f"Figure: {out / 'rejects.svg'}, {out / 'rejects.png'}")
+
+
 app = make_app(
     "Check the paper's claims, reproduce its figure, and compare methods.",
     {
@@ -278,6 +320,7 @@ app = make_app(
             "benchmark": benchmark,
             "leaks": leaks,
             "rare": rare,
+            "rejects": rejects,
         }
     },
 )

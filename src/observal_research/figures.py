@@ -47,6 +47,7 @@ def draw_curves(
     bars_every: int = 50,
     y_title: str = "test error, %",
     x_title: str = "labels bought",
+    one_legend: bool = False,
 ) -> None:
     """Draw panels side by side, error against labels, each with its own scale, and write the figure to every path.
 
@@ -62,6 +63,8 @@ def draw_curves(
         Labels from one error bar to the next; bars of different lines are drawn side by side.
     y_title, x_title : str
         The titles of the axes.
+    one_legend : bool
+        Whether one legend above all panels takes the place of one in each, for lines that leave no corner free.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -85,7 +88,11 @@ def draw_curves(
             axis.set_axisbelow(True)
             axis.set_xlim(left=0)
             axis.margins(x=0.02)
-            axis.legend(frameon=False, loc="upper right", handlelength=3.2)
+            if not one_legend:
+                axis.legend(frameon=False, loc="upper right", handlelength=3.2)
+        if one_legend:
+            handles = axes[0].get_legend_handles_labels()
+            figure.legend(*handles, frameon=False, loc="outside upper left", handlelength=3.2, ncols=len(names))
         figure.text(0.012, 0.018, text, ha="left", va="bottom", fontsize=8.5, color="#333333", linespacing=1.3)
         for path in paths:
             save_figure(figure, path, dpi=160)

@@ -238,7 +238,7 @@ def export(
     current = opened.status()
     labels = current.labels - current.uncounted
     sentence = f'Model from the log and {labels} labels: {model}. Load it with observal.load_model("{model}").'
-    print_result(as_json, {"model": str(model), "labels": labels}, f"{sentence} {current.waiting}".strip())
+    print_result(as_json, {"model": str(model), "labels": labels}, *filter(None, [sentence, current.waiting]))
 
 
 def _export_onnx(where: str, path: Path, force: bool, as_json: bool) -> None:

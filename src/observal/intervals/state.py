@@ -115,7 +115,9 @@ class PoolState:
     @classmethod
     def start(cls, problem: Problem, fit: Callable[[Any], Any]) -> Self:
         """Return the initial state."""
-        return cls(fit, Strata.of(problem.propensity, reference=problem.propensity))
+        # Given labels never share a stratum with other rows, however few those are.
+        reference = np.array([0.0, 1.0]) if problem.is_given else problem.propensity
+        return cls(fit, Strata.of(problem.propensity, reference))
 
     def n_seen(self, problem: Problem) -> int:
         """Return how many rows of log and pool are known: all of them."""

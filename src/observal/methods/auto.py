@@ -98,7 +98,8 @@ class AutoVC(Method[PoolState]):
         Replaces the log term of that threshold, like C in the paper's experiments.
     priority : {"accuracy", "balanced", "measure"}
         What labels are for: a good classifier ("accuracy"), a narrow interval for its error ("measure"), or
-        both ("balanced"). "measure" picks at least half of each batch at random, "balanced" a quarter.
+        both ("balanced"). "measure" picks at least half of each batch at random, "balanced" a quarter. Without
+        propensities it is always half, and all of the first 30 labels, because only bought labels can measure.
     order : {"pool", "stream"}
         Choose from the whole pool, or decide on each row as it arrives.
 
@@ -190,12 +191,14 @@ class AutoVC(Method[PoolState]):
         """Whether the next round can be chosen while one is open; a stream is taken in order."""
         return self.order == "pool"
 
-    def choice(self, state: PoolState) -> Choice:
+    def choice(self, problem: Problem, state: PoolState) -> Choice:
         """Return how the round after this state chooses rows."""
         batch = self.batch if self.batch is not None else max(FIRST_BATCH, state.bought.size // GROWTH)
-        least = max(self.explore_share, MIN_RANDOM_SHARE[self.priority])
+        # Given labels say nothing about the mistakes on other rows, so whatever labels are for, half of them must measure.
+        priority = "measure" if problem.is_given else self.priority
+        least = max(self.explore_share, MIN_RANDOM_SHARE[priority])
         share = explore_share(count_surprises(state), least, max(least, self.most_explore_share))
-        blind = MAX_BLIND_SHARE[self.priority]
+        blind = MAX_BLIND_SHARE[priority]
         return Choice(batch, share, 1.0, most_blind=blind)
 
     # -- the five functions that the session calls --------------------------------------------------------------
@@ -209,7 +212,7 @@ class AutoVC(Method[PoolState]):
         """Draw the rows of the next round, and record the blend's predictions for them."""
         if not state.any_left(problem):
             return Stop()
-        choice = self.choice(state)
+        choice = self.choice(problem, state)
         if isinstance(state, StreamState):
             return self._stream_plan(problem, state, choice, rng)
         if state.model.blend.is_constant:
@@ -244,7 +247,7 @@ class AutoVC(Method[PoolState]):
 
     def describe(self, problem: Problem, state: PoolState) -> Round:
         """Return the round's public summary."""
-        model, choice = state.model, self.choice(state)
+        model, choice = state.model, self.choice(problem, state)
         blend = model.blend
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(blend.names, blend.theta, strict=True))
         return state.as_round(

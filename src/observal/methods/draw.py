@@ -36,6 +36,8 @@ REASONS = (
 )
 # Floor for a row's class probability when sampling to measure recall: classifiers may be overconfident.
 MIN_CLASS_PROBABILITY = 0.02
+# As few labels as a stratum has would be that unlikely if its propensities were right.
+BROKEN = 1e-3
 UNIFORM_SHARE = 0.2  # share of those random picks that is spread evenly over all rows
 
 
@@ -149,12 +151,14 @@ def _chances(
     return CodedChances(index, np.minimum(np.concatenate([base, base + blind_chance]), 1.0))
 
 
-def find_blind_rows(propensity: Floats, n_logged: int) -> tuple[Bools, float]:
+def find_blind_rows(
+    propensity: Floats, n_logged: int, kept: Floats | None = None, strata: NDArray[np.int8] | None = None
+) -> tuple[Bools, float]:
     """Return which pool rows are in the log's blind spots, and how many labels are missing there.
 
-    If all rows had a given row's propensity, the log would hold m·Q0 labels. The row is blind if that is less
-    than half of `BLIND_LABELS`; the missing labels are
-    ``mean over the pool of max(BLIND_LABELS − m·Q0, 0)·1{blind}``.
+    If all rows had a given row's propensity, the log would hold m·Q0 labels, or the share of them that is `kept` in its stratum. The
+    row is blind if that is less than half of `BLIND_LABELS`; the missing labels are
+    ``mean over the pool of max(BLIND_LABELS − labels, 0)·1{blind}``.
 
     Examples
     --------
@@ -166,9 +170,26 @@ def find_blind_rows(propensity: Floats, n_logged: int) -> tuple[Bools, float]:
     blind, missing = np.empty(propensity.size, dtype=bool), 0.0
     for part in pieces(propensity.size):
         labels = n_logged * propensity[part]
+        if kept is not None and strata is not None:
+            labels *= kept[strata[part]]
         blind[part] = labels < BLIND_LABELS / 2.0
         missing += float((BLIND_LABELS - labels[blind[part]]).sum())
     return blind, missing / max(1, propensity.size)
+
+
+def find_kept(problem: Problem, state: PoolState) -> Floats:
+    """Return for each stratum the share of the labels promised by its propensities that the log has, 1 where chance explains the rest.
+
+    Where somebody wrote 0.01 for "never", it is 0.
+    """
+    from scipy.special import pdtr
+
+    of_log = state.strata.of_row[: problem.n_logged]
+    there, promised = (
+        np.bincount(of_log, weights=values, minlength=state.strata.count)
+        for values in (problem.logged.revealed, problem.logged.propensity)
+    )
+    return np.where(pdtr(there, promised) < BROKEN, there / np.maximum(promised, 1e-300), 1.0)
 
 
 def plan_blind_picks(problem: Problem, state: PoolState, choice: Choice, open_: Bools) -> tuple[Bools, int]:
@@ -176,7 +197,9 @@ def plan_blind_picks(problem: Problem, state: PoolState, choice: Choice, open_: 
     most = int(choice.most_blind * choice.batch) if choice.batch < int(open_.sum()) else 0
     if most == 0:
         return np.zeros(open_.size, dtype=bool), 0
-    blind, missing = find_blind_rows(problem.pool.propensity, problem.n_logged)
+    blind, missing = find_blind_rows(
+        problem.pool.propensity, problem.n_logged, find_kept(problem, state), state.strata.of_row[problem.n_logged :]
+    )
     missing -= int(blind[find_random_picks(state)].sum())
     blind &= open_
     return blind, max(0, min(int(np.ceil(missing)), most, int(blind.sum()) - choice.batch))

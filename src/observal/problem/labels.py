@@ -170,7 +170,7 @@ def refuse_alike(classes: Sequence[Label]) -> None:
     """Refuse classes that are the same text, or to a spreadsheet the same number, such as 1 and 01."""
     seen: dict[str | float, Label] = {}
     for value in classes:
-        key = str(value) if np.isnan(number := _as_float(value)) else number
+        key = str(value) if np.isnan(number := _as_float(value)) else value if isinstance(value, int) else number
         if key in seen:
             raise InvalidLabel(
                 f"A spreadsheet cannot tell the classes {seen[key]!r} and {value!r} apart, so answers would be mixed up; call them "

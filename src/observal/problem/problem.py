@@ -112,7 +112,11 @@ class Problem:
             raise InvalidInput(
                 f"Log and pool must have the same features, but the log has {n_columns} columns and {what.lower()} {aligned.shape[1]}; give both the same columns in the same order."
             )
-        return pool if aligned is table else replace(pool, X=aligned)
+        if aligned is table:
+            return pool
+        other = replace(pool, X=aligned)
+        keep(other, is_given=pool.is_given, has_ids=pool.has_ids)  # its propensities and ids are filled in by now
+        return other
 
     @property
     def n_logged(self) -> int:

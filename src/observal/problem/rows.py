@@ -231,7 +231,7 @@ def not_finite(what: str, n_bad: int, n_values: int) -> InvalidInput:
     )
 
 
-def rows_to_predict(X: Features, n_features: int, classifier: object) -> Rows:
+def rows_to_predict(X: Features, n_features: int, classifier: object = None) -> Rows:
     """Return rows of finite numbers with the features of training, which a table has by name if the classifier knows names."""
     from observal.problem.frames import by_name  # lazy: it imports this module
 

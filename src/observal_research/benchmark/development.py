@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from observal.checks import Floats, Ints
 from observal.errors import InvalidInput
 from observal.problem.labels import distinct_labels
 
-LABEL = "label"
+LABEL, DESCRIPTIONS = "label", "tables.json"
 
 
 class Encoded(NamedTuple):
@@ -46,6 +47,32 @@ def load_table(folder: str | Path, name: str) -> Encoded:
         )
     X = TableEncoder.learn([table], exclude=(LABEL,)).encode(table)
     return Encoded(X, np.array(table.column(LABEL).to_pylist(), dtype=str))
+
+
+def is_described(folder: str | Path) -> bool:
+    """Return whether the folder holds raw tables as somebody published them, which its tables.json describes."""
+    return (Path(folder) / DESCRIPTIONS).is_file()
+
+
+def list_described(folder: str | Path) -> tuple[str, ...]:
+    """Return the names of the raw tables with two classes."""
+    entries = json.loads((Path(folder) / DESCRIPTIONS).read_text())
+    return tuple(name for name, entry in entries.items() if entry["positive"])
+
+
+@lru_cache(maxsize=32)
+def load_described(folder: str | Path, name: str) -> Encoded:
+    """Return a raw table with two classes in the library's own encoding, and 1 for its positive class."""
+    from observal.tables import TableEncoder, read_table
+
+    entry = json.loads((Path(folder) / DESCRIPTIONS).read_text())[name]
+    table = read_table(Path(folder) / entry["file"])
+    left_out = {entry["label"], entry["id"], *entry["exclude"], *entry["text"]} - {None}
+    labels = [str(label).lower() for label in table.column(entry["label"]).to_pylist()]  # TRUE may be read as True
+    return Encoded(
+        np.asarray(TableEncoder.learn([table], exclude=tuple(left_out)).encode(table)),
+        np.array([int(label == entry["positive"].lower()) for label in labels]),
+    )
 
 
 @lru_cache(maxsize=256)

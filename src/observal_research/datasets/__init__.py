@@ -1,7 +1,7 @@
 """Worlds to try methods in: generated and real data, logging policies, and the split into log, pool and test."""
 
 from observal_research.datasets.dataset import Dataset, Region
-from observal_research.datasets.generators import make_blind_spot, make_linear
+from observal_research.datasets.generators import make_bent, make_blind_spot, make_linear
 from observal_research.datasets.loaders import SHIPPED, list_npz, load_npz, load_shipped
 from observal_research.datasets.policies import (
     POLICIES,
@@ -34,6 +34,7 @@ __all__ = [
     "list_npz",
     "load_npz",
     "load_shipped",
+    "make_bent",
     "make_blind_spot",
     "make_linear",
     "simulate",

@@ -121,6 +121,34 @@ def make_blind_spot(
     return Dataset(X, y, f"blind-spot-{kind.replace('_', '-')}", description, region)
 
 
+def make_bent(
+    n_rows: int = 4000, n_features: int = 6, *, bend: float = 2.0, random_state: RandomState = None
+) -> Dataset:
+    """Make data whose risk depends on another feature in the opposite way beyond a score, where an old policy accepts hardly anyone.
+
+    Parameters
+    ----------
+    n_rows, n_features : int
+        Its size.
+    bend : float
+        How much the other feature matters.
+    random_state : int or Generator, optional
+        Fixes everything.
+
+    Examples
+    --------
+    >>> make_bent(1000, random_state=0)
+    Dataset(bent: 1000 rows × 6 features, classes [0, 1])
+    """
+    check_size(n_rows, n_features, 0.0, "uniform", least_features=2)
+    rng = check_generator(random_state)
+    X, normal = rng.standard_normal((n_rows, n_features)), unit_vector(n_features, rng)
+    score, other = X @ normal, X @ np.roll(normal, 1)
+    chance = 1.0 / (1.0 + np.exp(-2.0 * score - bend * np.where(score > 0.25, other, -other)))
+    y = (rng.random(n_rows) < chance).astype(np.int64)
+    return Dataset(X, y, "bent", "A logistic trend, part of which turns round where the risk is high.")
+
+
 def unit_vector(n_features: int, rng: np.random.Generator) -> Floats:
     """Return a uniformly random direction."""
     direction = rng.standard_normal(n_features)

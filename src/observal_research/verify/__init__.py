@@ -19,6 +19,7 @@ from observal_research.verify import (
     candidates,
     coverage,
     deviation,
+    given_labels,
     looking,
     mis,
     passive,
@@ -41,6 +42,7 @@ CLAIMS: tuple[Claim, ...] = (
     *coverage.CLAIMS,
     *looking.CLAIMS,
     *rare_classes.CLAIMS,
+    *given_labels.CLAIMS,
 )
 
 
