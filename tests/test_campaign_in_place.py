@@ -51,14 +51,6 @@ def create(folder, name, **settings):
     return Campaign.create(folder / name, folder / "log.parquet", folder / "pool.parquet", **group_options(settings))
 
 
-def test_number_of_logged_rows_is_refused_for_a_complete_log(made):
-    with pytest.raises(InvalidInput, match="add --kept-only-labelled"):
-        create(made[0], "copied.db", n_logged_rows=400)
-    with pytest.raises(InvalidInput, match="need one complete log"):
-        create(made[0], "in place.db", n_logged_rows=400, in_place=True)
-    assert not list(made[0].glob("*.db"))
-
-
 def test_in_place_campaign_asks_the_same_rows_as_a_copy(made):
     folder, tables = made
     campaigns = create(folder, "copied.db"), create(folder, "in place.db", in_place=True)

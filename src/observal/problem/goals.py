@@ -64,7 +64,7 @@ class Goals:
 
     def __post_init__(self) -> None:
         if self.population not in POPULATIONS:
-            raise InvalidInput(f"population must be one of {', '.join(POPULATIONS)}, but is {self.population!r}.")
+            raise InvalidInput(f"population must be one of both, pool, log, but is {self.population!r}.")
         check_looks(self.looks)
         check_objective(self.objective)
         for name in ("tolerance", "width"):

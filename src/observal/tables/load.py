@@ -138,7 +138,7 @@ def load_problem(
     q_log, q_pool = None, None
     if sources:
         by_log = [_propensity_of(source, tables, X, names) for source in sources]
-        mixture = chances.mixture_propensity(by_log, [log.num_rows for log in logs]) if n_logs > 1 else by_log[0]
+        mixture = chances.mixture_propensity(by_log, [log.num_rows for log in logs]) if len(by_log) > 1 else by_log[0]
         n_logged = sum(log.num_rows for log in logs)
         q_log, q_pool, warnings = raise_to_floor(mixture[:n_logged], mixture[n_logged:], propensity_floor)
         notes += warnings
@@ -216,7 +216,7 @@ def load(
     >>> table = pd.DataFrame({"loan": [1, 2, 3, 4], "age": [30, 40, 50, 60], "outcome": ["paid", None, "default", None]})
     >>> log, pool = ob.load(table, label="outcome", id="loan")
     >>> log, pool
-    (LoggedData(4 rows × 1 features, 2 revealed, classes ['paid', 'default']), None)
+    (LoggedData(4 rows × 1 features, 2 revealed, classes ['default', 'paid']), None)
     """
     roles = TableRoles(
         label,
