@@ -74,11 +74,16 @@ def test_binary_features_are_named_in_regions():
 CHANCES = st.sampled_from([0.0, 0.001, 0.01, 0.02, 0.04, 0.1, 0.5, 1.0])
 
 
-@given(st.lists(CHANCES, min_size=1, max_size=30), st.lists(CHANCES, min_size=1, max_size=40), st.integers(1, 20), st.data())
+@given(
+    st.lists(CHANCES, min_size=1, max_size=30),
+    st.lists(CHANCES, min_size=1, max_size=40),
+    st.integers(1, 20),
+    st.data(),
+)
 def test_barely_covered_share_matches_reference(propensity, logged, copies, data):
     logged = np.repeat(logged, copies)
     rng = np.random.default_rng(data.draw(st.integers(0, 100)))
-    revealed = (rng.random(logged.size) < logged * data.draw(st.sampled_from([0.0, 0.2, 1.0])))
+    revealed = rng.random(logged.size) < logged * data.draw(st.sampled_from([0.0, 0.2, 1.0]))
     pool = ob.Pool(np.zeros((len(propensity), 1)), propensity)
     found = find_overlap(pool, logged.size + 0.5, logged, revealed, ["x"], rng)
     assert found.barely == twin.barely_covered(propensity, logged.tolist(), revealed.tolist(), logged.size + 0.5)
@@ -383,9 +388,6 @@ def test_drift_raises_few_false_alarms():
         logged = ob.LoggedData(X[:60], X[:60, 0] > 0, 1.0, classes=[False, True])
         alarms += find_drift(ob.Problem(logged, ob.Pool(X[60:], 1.0)), ["a", "b", "c"], rng).found
     assert alarms <= 4
-
-
-
 
 
 def test_diagnosis_is_reproducible_and_options_are_independent():

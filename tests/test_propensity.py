@@ -47,9 +47,6 @@ def test_mixture_of_one_policy_is_that_policy():
     np.testing.assert_allclose(mixture_propensity([q, q], [3, 11]), q, rtol=1e-15)
 
 
-
-
-
 def test_known_accepts_one_number_or_one_per_row():
     assert known(0.25, 3).tolist() == [0.25, 0.25, 0.25]
     with pytest.raises(InvalidPropensity, match=r"row 1 \(counted from 0\) has 1\.5"):
@@ -86,20 +83,6 @@ def test_floor_counts_raised_rows_and_warns():
 def test_floor_without_effect_does_not_warn(recwarn):
     assert apply_floor([0.1, 0.5], 0.1).n_raised == 0
     assert not recwarn.list
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 @pytest.mark.parametrize(
