@@ -128,7 +128,8 @@ def check_page(text):
     elsewhere = re.sub(r"http://www\.w3\.org/(2000/svg|1999/xlink)", "", text)
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", elsewhere)
     assert "script" not in page.tags
-    assert [section for section in SECTIONS if section not in page.ids] == []
+    missing = {section for section in SECTIONS if section not in page.ids}
+    assert missing <= ({"weights"} if "Where are the given labels?" in text else set())
     assert len(text.encode()) < 2_000_000
     return page
 

@@ -134,12 +134,12 @@ def _measures_to_json(measures: ModelMeasures) -> dict[str, object]:
 
 
 def _measures_to_lines(current: Status, measures: ModelMeasures) -> list[tuple[str, str]]:
-    from observal.intervals.contradiction import contradiction
     from observal.report.rare import counts_sentence
     from observal.report.verdict import (
         advice,
         baseline_sentence,
         confusion_lines,
+        contradiction_sentence,
         error_words,
         measures_of,
         returned_sentence,
@@ -149,9 +149,8 @@ def _measures_to_lines(current: Status, measures: ModelMeasures) -> list[tuple[s
     intervals, classes, objective = measures.intervals, current.classes, current.objective
     aims = objective != "error"
     counts = counts_sentence(intervals, classes, current.counted_rows) if aims else ""
-    lines = [("in short", counts)] if aims else [("error", error_words(intervals["error"]))]
-    if contradiction(intervals) is not None:
-        lines.append(("warning", "rows picked at random contradict the log; do not trust the interval"))
+    lines = [("warning", contradiction_sentence(intervals, classes))]
+    lines.append(("in short", counts) if aims else ("error", error_words(intervals["error"])))
     first, last = (advice, baseline_sentence) if aims else (baseline_sentence, advice)
     lines.append(("", first(intervals, classes, objective)))
     others = [m for m in measures_of(intervals, classes, objective) if aims or m.name != "error"]

@@ -49,7 +49,7 @@ import numpy as np
 
 from observal.checks import Bools, Floats, Ints
 from observal.intervals.cells import METHOD, Cells, correlation_factor, make_cells
-from observal.intervals.contradiction import COMPARED, random_minus_log
+from observal.intervals.contradiction import COMPARED, contradiction, random_minus_log
 from observal.intervals.flagging import (
     Flagging,
     combine_estimates,
@@ -71,6 +71,8 @@ from observal.problem.problem import Problem
 LEAST_LABELLED = 20  # labelled rows, or groups of them, without which there is no interval
 INTERVAL_ROWS = 100_000  # rows of log and pool that are sorted into cells
 CONFOUNDED = "confounded error"
+BY_BOUGHT = "error on the pool, by bought labels alone"
+"""The key of the error by the rule of ``observal.problem.given``, which needs no propensities: there if the log is contradicted."""
 
 Scores = tuple[Floats, Ints]
 """A score, by which cells are cut, and the predicted class code of each row."""
@@ -134,6 +136,8 @@ class JudgedLabels:
         How much lower the classifier's error may be than that of out-of-fold fits, because these have fewer labels.
     flagging : Flagging, optional
         How many rows are predicted to be positive, where an objective decides that, and what is found among them.
+    by_bought : callable, optional
+        Computes the error on the pool by bought labels alone.
     """
 
     rows: Ints
@@ -144,6 +148,7 @@ class JudgedLabels:
     taken: Bools
     better: float = 0.0
     flagging: Flagging | None = None
+    by_bought: Callable[[], Interval] | None = None
 
     def allowing_for(self, gains: Floats) -> JudgedLabels:
         """Return the labels with an allowance for the classifier being better than the out-of-fold fits.
@@ -224,7 +229,18 @@ def judge_labels(
             threshold, scores, is_flagged, by_classifier, counted & target, problem.logged.classes.tolist()
         )
     )
-    return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where], flagging=flagging)
+
+    def by_bought() -> Interval:
+        mine, in_pool, wrong = of_pool[where], np.flatnonzero(of_pool), (predicted != codes).astype(np.float64)
+        wrong, place = wrong[mine], np.searchsorted(in_pool, where[mine])
+        known = (part[of_pool] for part in (bought, skipped, of_pool, counted))
+        own = make_cells(np.zeros(in_pool.size), kind[of_pool], scores[of_pool], place, *known)
+        n_rows = effective_number(problem.groups_of(frame[counted & of_pool]), own.n_rows)
+        related = None if groups is None else groups[mine]
+        own = replace(own, correlated=correlation_factor(changed, toss_ups), groups=related, n_rows=n_rows)
+        return own.borrowing(wrong).ratio(wrong, np.ones(wrong.size))
+
+    return JudgedLabels(rows, codes, out_scores, predicted, cells, kind[where], flagging=flagging, by_bought=by_bought)
 
 
 def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None) -> dict[str, Interval]:
@@ -237,7 +253,8 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
         groups = problem.groups_of(state.labelled(problem)[0])
         in_groups = "" if groups is None else f" in {np.unique(groups).size} groups"
         reason = f"{METHOD}: {codes.size} labels{in_groups} of {np.unique(codes).size} classes are too few"
-        return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, BASELINE, CONFOUNDED)}
+        confounded = () if problem.is_given else (CONFOUNDED,)
+        return {name: Interval(0.5, 0.0, 1.0, CONFIDENCE, reason) for name in (*names, BASELINE, *confounded)}
     codes, predicted, cells = judged.codes, judged.predicted, judged.cells
     values, classes = _values(codes, predicted, last), problem.logged.classes.tolist()
     intervals = {name: cells.ratio(*values[name]) for name in names}
@@ -250,7 +267,8 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
         intervals |= flagging_intervals(judged.flagging, cells, codes == last, judged.scores)
         intervals |= combine_estimates(intervals, judged.flagging)
         intervals["precision"] = in_whole_rows(intervals["precision"], judged.flagging.share * cells.n_rows)
-    intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
+    if not problem.is_given:  # otherwise nothing is assumed about the old policy
+        intervals[CONFOUNDED] = cells.confounded(values["error"][0], intervals["error"])
     compared = (cells.of_label >= 0) & ~judged.taken  # rows of the log, and rows picked at random
     picked = judged.rows[compared] >= problem.n_logged
     groups = None if cells.groups is None else cells.groups[compared]
@@ -259,6 +277,8 @@ def intervals_of(problem: Problem, state: PoolState, judged: JudgedLabels | None
             difference := random_minus_log(cells.of_label[compared], picked, values[name][0][compared], groups)
         ):
             intervals[key] = difference
+    if contradiction(intervals) is not None and judged.by_bought is not None:
+        intervals[BY_BOUGHT] = allow_for_fewer_mistakes({"error": judged.by_bought()}, judged.better)["error"]
     return intervals
 
 

@@ -2,7 +2,7 @@
 
 **Baseline.** The error of always predicting the commonest class. A classifier differs from that only on rows for which it predicts another class.
 Of those, it wins where it is right and loses where the row is of the commonest class: it is better than the baseline if and only if it
-wins more than half of these rows.
+wins more of all rows than it loses. So half of one plus the difference is estimated, row by row: above one half, the classifier is better.
 
 **AUC.** The chance that a row of the positive class has a higher score than one of the other class, equal scores counting half. With V
 the chance that a row's score is on the right side of a row of the other class, it is the mean of V in either class. Moving one row
@@ -11,8 +11,8 @@ moves V of all others as well, so each row counts twice (the first-order term of
 **Balanced error.** The mean over classes of the share of their rows that is wrong.
 
 **Cost.** The mean cost of a row, where missing a row of one class costs more than other mistakes, or where flagged rows are checked; see ``observal.problem.objectives``. Its
-baseline is the cost of always predicting the class for which that is lowest. The model costs less if and only if, of all that it wins and
-loses against this baseline in cost, it wins more than half.
+baseline is the cost of always predicting the class for which that is lowest. The model is compared with this baseline by the costs that
+it wins and loses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from observal.checks import Floats, Ints
+from observal.checks import Bools, Floats, Ints
 from observal.intervals.cells import Cells
 from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED, COST, FLAG, TARGETS, is_about_last, measure_of, prices_of
@@ -67,7 +67,7 @@ def measure_all(
     won = (differs & (predicted == codes)).astype(np.float64)
     intervals = {
         BASELINE: cells.ratio((codes != commonest).astype(np.float64), unit),
-        WINS: cells.ratio(won, won + (differs & (codes == commonest))),
+        WINS: cells.ratio(half_won(won, differs & (codes == commonest)), unit),
         BALANCED: cells.mean_of_classes(wrong, codes, n_classes),
     }
     if is_about_last(objective, n_classes):
@@ -97,8 +97,13 @@ def _costs(cells: Cells, codes: Ints, predicted: Ints, prices: Floats) -> dict[s
     return {
         COST: cells.ratio(now, unit).times(most),
         BASELINE_COST: cells.ratio(always, unit).times(most),
-        COST_WINS: cells.ratio(won, won + lost),
+        COST_WINS: cells.ratio(half_won(won, lost), unit),
     }
+
+
+def half_won(won: Floats | Bools, lost: Floats | Bools) -> Floats:
+    """Return one half for rows that one classifier neither wins nor loses against another, up to 1 if it wins and down to 0 if it loses."""
+    return np.asarray((1.0 + won - lost) / 2.0)
 
 
 def right_side(scores: Floats, codes: Ints, weights: Floats) -> Floats:

@@ -201,6 +201,11 @@ class Settings:
         return None if self.encoder is None else self.encoder.format
 
     @property
+    def is_given(self) -> bool:
+        """Whether nobody knows propensities: see ``observal.problem.given``."""
+        return self.propensities.number == 0.0 and self.log_rows == self.revealed
+
+    @property
     def hidden_columns(self) -> frozenset[str]:
         """Columns of the pool that annotators do not see.
 
@@ -292,6 +297,7 @@ def make_settings(
         log_rows=len(logged),
         revealed=int(logged.revealed.sum()),
         pool_rows=len(pool),
+        propensities=PropensityOrigin(number=0.0 if problem.is_given else None),
         notes=tuple(notes),
         column_groups=problem.column_groups,
         budget_cost=budget_cost,

@@ -89,6 +89,8 @@ class Status:
         The column of what related rows share.
     uncounted, waiting : int, str
         How many of the labels do not count yet, because a round is not closed, and why and what to do, in words.
+    is_given : bool
+        Whether nobody knows propensities; then the log has labelled rows only.
     """
 
     n_logged: int
@@ -120,6 +122,7 @@ class Status:
     group: str | None = None
     uncounted: int = 0
     waiting: str = ""
+    is_given: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; the log's rows are ``log_rows`` there."""
@@ -130,8 +133,7 @@ class Status:
         """Return pairs of a name and a text, for people."""
         budget = f" of {self.label_budget}" if self.label_budget is not None else ""
         lines = [
-            ("log", f"{self.n_logged} rows, {self.revealed} with a label"),
-            ("pool", f"{self.pool_rows} rows, {self.features} features"),
+            *self._rows(),
             ("classes", self._classes()),
             ("labels", f"{self.labels}{budget}"),
             *([("waiting", self.waiting)] if self.waiting else []),
@@ -164,6 +166,17 @@ class Status:
             lines.append(("groups", groups))
         return lines
 
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return the rows with and without a label; where given labels count, those without are simply the others."""
+        if self.is_given and self.counted_rows > self.pool_rows:
+            to_ask = f"{count(self.pool_rows, 'row')}, {count(self.features, 'feature')}"
+            return [
+                ("rows", f"{self.counted_rows:,}, {self.revealed:,} of them with a label"),
+                ("to ask about", to_ask),
+            ]
+        log = ("log", f"{self.n_logged} rows, {self.revealed} with a label")
+        return [log, ("pool", f"{self.pool_rows} rows, {self.features} features")]
+
     def group_words(self) -> str:
         """Return which rows are related, in words; empty if none are."""
         return "" if self.group is None else f"rows with the same {self.group!r} count as one in intervals"
@@ -193,6 +206,7 @@ def status_of(ledger: Ledger) -> Status:
     """Return the status."""
     settings = ledger.settings
     answers = Counter(name for row in ledger.responses.values() for name, code in row.items() if code is not None)
+    uncounted = settings.goals.uncounted_words(settings.revealed if settings.is_given else 0)
     return Status(
         n_logged=settings.log_rows,
         revealed=settings.revealed,
@@ -214,7 +228,8 @@ def status_of(ledger: Ledger) -> Status:
         stopped=ledger.stopped,
         method=settings.method.summary(),
         random_state=settings.random_state,
-        intervals=settings.goals.words(),
+        intervals=f"{settings.goals.words()}. {uncounted}".removesuffix(". "),
+        is_given=settings.is_given,
         objective=settings.goals.objective,
         counted_rows=settings.goals.count_rows(settings.log_rows, settings.pool_rows),
         notes=settings.notes,

@@ -8,6 +8,7 @@ from typing import Literal
 from observal.checks import check_share, keep
 from observal.errors import InvalidInput
 from observal.problem.objectives import check_objective
+from observal.problem.words import count
 
 Looks = Literal["planned", "always", "once"]
 LOOKS: tuple[Looks, ...] = ("planned", "always", "once")
@@ -97,3 +98,11 @@ class Goals:
         'about the pool; they hold at all rounds up to the budget together'
         """
         return f"about {POPULATIONS[self.population]}; they {WHEN[self.looks]}"
+
+    def uncounted_words(self, given: int) -> str:
+        """Return what happens to so many given labels of the log if they are not counted; empty if they are."""
+        rows = count(given, "labelled row of the log trains but is", "labelled rows of the log train but are")
+        sentence = (
+            f"{rows} not counted; with --population both the error is about {'it' if given == 1 else 'them'}, too."
+        )
+        return sentence if given and self.population == "pool" else ""

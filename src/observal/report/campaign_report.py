@@ -19,7 +19,7 @@ from observal.problem.interval import Interval
 from observal.problem.objectives import objective_words
 from observal.report.comparison import compare_models
 from observal.report.content import ReportContent
-from observal.report.decision import LITTLE
+from observal.report.decision import LITTLE, MOST_UNKNOWN
 from observal.report.html import write_report
 from observal.report.named_groups import check_columns, find_named_groups
 from observal.report.rare import next_step
@@ -125,6 +125,10 @@ def _next_step(status: Status, intervals: Mapping[str, Interval], to_gain: float
     if status.objective == "error" and (another := advice(intervals, status.classes, "error")):
         return another
     better = next_step(status.objective, intervals, status.classes)
+    if intervals["error"].unknown > MOST_UNKNOWN:
+        return (
+            RAISE_BUDGET if _is_spent(status) else "" if status.stopped else "label the rows that observal ask shows."
+        )
     if not status.stopped:
         return (
             f"Label the rows that observal ask shows, or stop here: observal export writes the model. {better}".strip()

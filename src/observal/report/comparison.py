@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from observal.checks import Bools, Ints
-from observal.intervals.measures import WINS, beats_baseline
+from observal.intervals.measures import WINS, beats_baseline, half_won
 from observal.learners.blend_settings import BOOSTED, BOOSTED_ROUNDS
 from observal.learners.folds import INTERVAL_FOLDS, dealt_folds
 from observal.problem.interval import Interval
@@ -99,7 +99,7 @@ def compare_mistakes(judged: JudgedRows, one: Ints, other: Ints) -> Mistakes:
     won, lost = (other_wrong & ~one_wrong).astype(np.float64), (one_wrong & ~other_wrong).astype(np.float64)
     if not (won + lost).any():
         return "as many"
-    better = beats_baseline({WINS: judged.ratio(won, won + lost)})
+    better = beats_baseline({WINS: judged.ratio(half_won(won, lost), np.ones(won.size))})
     if better is None:
         return "as many" if abs(float(judged.weight @ (won - lost))) <= ABOUT else "not shown"
     return "fewer" if better else "more"

@@ -131,6 +131,16 @@ class ReportContent:
         return list(self.logged.classes.tolist())
 
     @cached_property
+    def is_given(self) -> bool:
+        """Whether nobody knows propensities: see ``observal.problem.given``."""
+        return Problem(self.logged, self.pool).is_given
+
+    @property
+    def log(self) -> str:
+        """What was there before any label was bought, in words: one table has no log."""
+        return "the given labels" if self.goals.population == "table" else "the log"
+
+    @cached_property
     def names(self) -> list[str]:
         """The features' names."""
         return check_feature_names(self.feature_names, self.logged.X.shape[1])

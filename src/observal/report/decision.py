@@ -10,8 +10,9 @@ from observal.intervals.measures import BASELINE, judged_by
 from observal.problem.interval import Interval
 from observal.problem.objectives import COST, TARGETS, TOLERANCE, is_cautious, measure_of, target_of
 from observal.problem.words import percent, points
-from observal.report.verdict import MORE_LABELS, error_words, is_known, width_after
+from observal.report.verdict import MORE_LABELS, by_bought_sentence, error_words, is_known, width_after
 
+MOST_UNKNOWN = 0.1  # share of rows that labels say nothing about, above which a model is not ready to be used
 WIDE = 0.1  # an interval wider than this leaves the decision open
 LITTLE = 5 * TOLERANCE  # that many more labels may gain: hardly worth buying them
 ON_AVERAGE = 0.3  # so wide may the interval be around a target that is to be reached on average
@@ -53,9 +54,12 @@ def decide(
     measure = intervals.get(name, error)
     if contradiction(intervals) is not None:
         contradicted = "Rows picked at random contradict the log: find out why before you trust any number here."
-        return Decision("stop", "Stop, and check the log.", [contradicted])
-    if not is_known(error):
-        return _buy(MORE_LABELS, to_buy, [f"The error is {error_words(error)}."])
+        why = [contradicted, by_bought_sentence(intervals)]
+        return Decision("stop", "Stop, and check the log.", [sentence for sentence in why if sentence])
+    if not is_known(error) or error.unknown > MOST_UNKNOWN:
+        missing = f"{percent(error.unknown)} of the rows are not measured."
+        said = error_words(error)
+        return _buy(MORE_LABELS, to_buy, [f"The error is {said}.", *([] if "not" in said else [missing])])
     if level != "good":
         return _decide_about_guessing(intervals, level, objective, to_gain, to_buy)
     if measure_of(objective) in TARGETS and is_known(measure) and not _is_reached(measure, objective):

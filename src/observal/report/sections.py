@@ -30,7 +30,7 @@ from observal.problem.words import count, number, percent
 from observal.report import charts, inspection, rare, verdict
 from observal.report.comparison import comparison_sentences
 from observal.report.content import ReportContent
-from observal.report.decision import Decision, decide
+from observal.report.decision import MOST_UNKNOWN, Decision, decide
 from observal.report.inspection import GroupError
 from observal.report.verdict import is_known, shows_estimate
 
@@ -108,7 +108,8 @@ def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
         if name in (BASELINE, BASELINE_COST):
             always = verdict.commonest(content.all_intervals, classes, () if name == BASELINE else costs_of(objective))
             what = "error" if name == BASELINE else "cost"
-            out.append((f"Always {always}", measure.estimate(), f"the baseline's {what}"))
+            value = measure.estimate() if shows_estimate(measure.interval) else measure.ends()
+            out.append((f"Always {always}", value, f"the baseline's {what}"))
         elif name == "error":  # the interval is what is promised
             note = f"estimate {measure.estimate()}" if shows_estimate(measure.interval) else "too early for an estimate"
             if verdict.is_partly_measured(measure.interval):
@@ -122,10 +123,11 @@ def tiles(content: ReportContent) -> list[tuple[str, str, str]]:
             out.append((titles.get(name, name.capitalize()), measure.estimate(), measure.ends()))
     revealed, counted = int(content.logged.revealed.sum()), len(content.result.queries)
     so_far = f"{number(counted)} of them count yet, " if content.uncounted else ""
+    before = "given" if content.goals.population == "table" else "in the log"
     return [
         *out,
-        ("Labels bought", number(counted + content.uncounted), f"{so_far}plus {number(revealed)} in the log"),
-        ("Rounds", number(len(content.result.rounds) - 1), "after the log alone"),
+        ("Labels bought", number(counted + content.uncounted), f"{so_far}plus {number(revealed)} {before}"),
+        ("Rounds", number(len(content.result.rounds) - 1), f"after {content.log} alone"),
     ]
 
 
@@ -134,15 +136,19 @@ def headline(content: ReportContent) -> list[str]:
     bought, revealed = len(content.result.queries) + content.uncounted, int(content.logged.revealed.sum())
     error, skipped = content.error, sum(r.skipped for r in content.result.rounds)
     stopped = content.result.stopped
+    rows = f"The log has {count(len(content.logged), 'row')}, {revealed:,} of them with a label. From a pool of "
+    if content.is_given and content.goals.population != "pool":
+        rows = f"Of {_counted_rows(content):,} rows, {revealed:,} have a given label. From the other "
     sentences = [
-        f"The log has {count(len(content.logged), 'row')}, {revealed:,} of them with a label. From a pool of "
-        f"{count(len(content.pool), 'row')}, {count(bought, 'more label was', 'more labels were')} bought"
+        verdict.contradiction_sentence(content.all_intervals, content.classes),
+        f"{rows}{count(len(content.pool), 'row')}, {count(bought, 'more label was', 'more labels were')} bought"
         + (f"; {count(skipped, 'row was', 'rows were')} skipped." if skipped else "."),
+        content.goals.uncounted_words(revealed if content.is_given else 0),
         content.waiting,
         f"The classifier's error on {POPULATIONS[content.goals.population]} is {verdict.error_words(error)}.",
         verdict.returned_sentence(content.result.returned_round),
         _confounding_sentence(content),
-        _contradiction_sentence(content),
+        _agreement_sentence(content),
         f"It is {stopped}." if stopped.startswith("not finished") else f"Why it stopped: {stopped}.",
     ]
     return [sentence for sentence in sentences if sentence]
@@ -159,23 +165,11 @@ def _confounding_sentence(content: ReportContent) -> str:
     )
 
 
-def _contradiction_sentence(content: ReportContent) -> str:
-    """Return whether rows picked at random contradict the log; empty if too few were picked."""
-    if not content.all_intervals.keys() & set(COMPARED.values()):
-        return ""
-    strongest = contradiction(content.all_intervals)
-    if strongest is None:
-        return "Rows picked at random agree with similar rows of the log."
-    key, difference = strongest
-    points, way = f"{abs(100 * difference.estimate):.0f} points", "more" if difference.estimate > 0 else "less"
-    if key == COMPARED["error"]:
-        what = f"the classifier is wrong on them {points} {way} often than on similar rows of the log"
-    else:
-        what = f"class {content.classes[-1]} is {points} {way} frequent among them than among similar rows of the log"
-    return (
-        f"Rows picked at random contradict the log: {what}. A hidden cause, labels that have changed or wrong "
-        "propensities may be the reason. Do not trust the interval."
-    )
+def _agreement_sentence(content: ReportContent) -> str:
+    """Return whether rows picked at random agree with the log; empty if too few were picked, or if they do not."""
+    compared = content.all_intervals.keys() & set(COMPARED.values())
+    agree = compared and contradiction(content.all_intervals) is None
+    return "Rows picked at random agree with similar rows of the log." if agree else ""
 
 
 def log_verdict(content: ReportContent) -> Verdict | None:
@@ -186,7 +180,15 @@ def log_verdict(content: ReportContent) -> Verdict | None:
     level, serious, said = content.diagnosis.level, content.diagnosis.serious, content.diagnosis.verdict
     if serious:
         return Verdict("buy", f"{BEFORE}:", [*(sentence for sentence in serious if sentence not in said), said])
-    return Verdict(level, titles[level], [said])
+    bought, alone = len(content.result.queries), content.log.capitalize() + " alone"
+    if level == "buy" and bought and is_known(content.error) and content.error.unknown <= MOST_UNKNOWN:
+        known = f"the error is measured on {percent(1.0 - content.error.unknown)} of the rows"
+        return Verdict("good", f"{alone} would not be enough.", [f"With {count(bought, 'bought label')}, {known}."])
+    return Verdict(
+        level,
+        titles[level].replace("The log alone is", f"{alone} {'are' if content.log.endswith('s') else 'is'}"),
+        [said],
+    )
 
 
 def model_verdict(content: ReportContent) -> Verdict:
@@ -246,6 +248,7 @@ def _worth_sentence(content: ReportContent) -> str:
     if not all(name in then and name in now for name in names):
         return ""
     sentence = verdict.worth([then[name] for name in names], [now[name] for name in names], len(labels), classes)
+    sentence = sentence.replace("the log", content.log)
     if not len(labels):
         return sentence
     shares = [float(np.mean(labels == value)) for value in classes]
@@ -272,14 +275,14 @@ def confusion_table(content: ReportContent) -> PageTable:
     """Return the confusion matrix, in shares of all rows."""
     columns = [("actual class", TEXT), *numbers(*(f"predicted {name}" for name in content.classes))]
     matrix = verdict.confusion(content.all_intervals, content.classes)
-    if matrix is None or not is_known(content.error):
+    if matrix is None or not is_known(content.error) or verdict.is_unmeasured(content.error):
         return PageTable(columns, [])
     rows: list[list[Cell]] = []
     for i, intervals in enumerate(matrix):
         rows.append([str(content.classes[i])])
         for j, interval in enumerate(intervals):
-            estimate = f"{'right' if i == j else 'wrong'}: {percent(interval.estimate)}"
-            rows[-1].append((estimate, f"{percent(interval.low)} to {percent(interval.high)}"))
+            measure = verdict.Measure("share", "", interval)
+            rows[-1].append((f"{'right' if i == j else 'wrong'}: {measure.estimate()}", measure.ends()))
     return PageTable(columns, rows)
 
 
@@ -329,7 +332,7 @@ def _groups_table(groups: Sequence[GroupError], content: ReportContent) -> PageT
             counts = f"{group.found:,} of {group.positives:,}"
             found = f"{recall}, {counts}" if group.recall is not None and is_known(group.recall) else counts
             cells.append(
-                [group.group, number(group.labels), (found, ends), _estimate_cell(group.error, "too few labels")]
+                [group.group, number(group.labels), (found, ends), _error_cells(group.error, "too few labels")]
             )
         title = f"recall of {str(content.classes[positive])!r}, labels found"
         return PageTable([("rows with", WORDS), *numbers("labels", title, "error")], cells)
@@ -337,17 +340,12 @@ def _groups_table(groups: Sequence[GroupError], content: ReportContent) -> PageT
     return PageTable([("rows with", WORDS), *numbers("labels", "error", "interval")], rows)
 
 
-def _error_cells(error: Interval | None, otherwise: str) -> list[str]:
+def _error_cells(error: Interval | None, otherwise: str) -> tuple[str, str]:
     """Return an error and its interval for a table."""
-    if error is None or not is_known(error):
-        return ["–", otherwise]
-    return [percent(error.estimate), f"{percent(error.low)} to {percent(error.high)}".replace("less than ", "< ")]
-
-
-def _estimate_cell(share: Interval | None, otherwise: str) -> Cell:
-    """Return an estimate with its interval below it."""
-    estimate, ends = _error_cells(share, otherwise)
-    return estimate, ends
+    measure = None if error is None else verdict.Measure("error", "", error)
+    if measure is None or measure.ends() == "not known":
+        return "–", otherwise
+    return measure.estimate(), measure.ends().replace("less than ", "< ")
 
 
 def comparison_table(content: ReportContent) -> PageTable:
@@ -357,12 +355,14 @@ def comparison_table(content: ReportContent) -> PageTable:
         return PageTable([], [])
     with_log = any(model.log_alone is not None for model in comparison.models)
 
-    def cell(error: Interval | None) -> Cell:
-        return _estimate_cell(error, "not known")
-
-    titles = ["log alone", "log + bought"] if with_log else ["log alone"]
+    log = content.log.removeprefix("the ")
+    titles = [f"{log} alone", f"{log} + bought"] if with_log else [f"{log} alone"]
     rows: list[list[Cell]] = [
-        [model.name, *([cell(model.log_alone)] if with_log else []), cell(model.all_labels)]
+        [
+            model.name,
+            *([_error_cells(model.log_alone, "not known")] if with_log else []),
+            _error_cells(model.all_labels, "not known"),
+        ]
         for model in comparison.models
     ]
     return PageTable([("error of", TEXT), *numbers(*titles)], rows)
@@ -372,7 +372,10 @@ def comparison_words(content: ReportContent) -> list[str]:
     """Return what the comparison with ordinary models says."""
     if content.comparison is None or content.waiting:
         return []
-    return comparison_sentences(content.comparison.models, len(content.result.queries))
+    if verdict.is_unmeasured(content.error):
+        return [f"{percent(content.error.unknown)} of the rows are not measured, so no models can be compared yet."]
+    said = comparison_sentences(content.comparison.models, len(content.result.queries))
+    return [sentence.replace("the log", content.log) for sentence in said]
 
 
 def comparison_note(content: ReportContent) -> str:

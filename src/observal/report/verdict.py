@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from observal.intervals.contradiction import COMPARED, contradiction
+from observal.intervals.error import BY_BOUGHT
 from observal.intervals.flagging import FLAGGED
 from observal.intervals.measures import (
     AUC,
@@ -28,6 +30,7 @@ from observal.problem.words import count, number, percent, points
 MORE_LABELS = 50  # labels that the outlook is about
 LEAST_EXCLUDED = 0.1  # of all possible values; an interval that rules out less says nothing
 MOST_UNMEASURED = 0.25  # share of rows without a label like them, up to which one interval speaks of all rows
+LEAST_MEASURED = 0.5  # share of rows below which nothing but the error of the others is worth saying
 MOST_FOR_ESTIMATE = 0.25  # of all possible values; inside a wider interval an estimate would only mislead
 Intervals = Mapping[str, Interval]
 Classes = Sequence[object]
@@ -46,26 +49,27 @@ class Measure(NamedTuple):
         return f"{x:.2f}" if self.name == AUC else number(x) if self.name in (COST, BASELINE_COST) else percent(x)
 
     def estimate(self) -> str:
-        """Return the estimate; a dash if the interval says nothing."""
-        return self.value(self.interval.estimate) if is_known(self.interval) else "–"
+        """Return the estimate; a dash if the interval says nothing, or if the estimate is about some rows only."""
+        return "–" if self._unknown or is_partly_measured(self.interval) else self.value(self.interval.estimate)
 
     def ends(self) -> str:
         """Return both ends of the interval for a table."""
-        if not is_known(self.interval):
-            return "not known"
-        return f"{self.value(self.interval.low)} to {self.value(self.interval.high)}"
+        return self._unknown or f"{self.value(self.interval.low)} to {self.value(self.interval.high)}"
 
     def between(self) -> str:
         """Return both ends of the interval for a sentence."""
-        if not is_known(self.interval):
-            return "not known"
-        return f"between {self.value(self.interval.low)} and {self.value(self.interval.high)}"
+        return self._unknown or f"between {self.value(self.interval.low)} and {self.value(self.interval.high)}"
 
     def words(self) -> str:
         """Return the interval and the estimate for a sentence."""
         if not is_known(self.interval):
             return "not known yet (too few labels)"
-        return f"{self.between()}, estimate {self.value(self.interval.estimate)}"
+        return self.between() if self.estimate() == "–" else f"{self.between()}, estimate {self.estimate()}"
+
+    @property
+    def _unknown(self) -> str:
+        """Why there is no interval to show, in two words; empty if there is one."""
+        return "not measured" if is_unmeasured(self.interval) else "" if is_known(self.interval) else "not known"
 
 
 def is_known(interval: Interval) -> bool:
@@ -83,6 +87,11 @@ def is_known(interval: Interval) -> bool:
 def is_partly_measured(interval: Interval) -> bool:
     """Return whether labels say nothing about so many rows that those that can be judged are better spoken of alone."""
     return MOST_UNMEASURED < interval.unknown < 1.0
+
+
+def is_unmeasured(interval: Interval) -> bool:
+    """Return whether labels say nothing about more than half of what an interval is about."""
+    return interval.unknown > LEAST_MEASURED
 
 
 def labels_to_measure(interval: Interval) -> int:
@@ -133,6 +142,32 @@ def unmeasured_words(error: Interval) -> str:
         f"{percent(error.unknown)} are not measured: {count(labels_to_measure(error), 'label')} of rows picked at random "
         "there would be enough, and the next rounds pick them first"
     )
+
+
+def contradiction_sentence(intervals: Intervals, classes: Classes) -> str:
+    """Return that rows picked at random contradict the log, and the error that needs no propensities; empty if they do not.
+
+    Status, page and report say it first.
+    """
+    strongest = contradiction(intervals)
+    if strongest is None:
+        return ""
+    key, difference = strongest
+    size, way = f"{abs(100 * difference.estimate):.0f} points", "more" if difference.estimate > 0 else "less"
+    if key == COMPARED["error"]:
+        what = f"the classifier is wrong on them {size} {way} often than on similar rows of the log"
+    else:
+        what = f"class {classes[-1]} is {size} {way} frequent among them than among similar rows of the log"
+    return (
+        f"Rows picked at random contradict the log: {what}. A hidden cause, labels that have changed or wrong "
+        f"propensities may be the reason. Do not trust the interval. {by_bought_sentence(intervals)}".strip()
+    )
+
+
+def by_bought_sentence(intervals: Intervals) -> str:
+    """Return the error by the rule that needs no propensities; empty unless the log is contradicted."""
+    own = intervals.get(BY_BOUGHT)
+    return "" if own is None else f"By the bought labels alone, the error on the pool is {error_words(own)}."
 
 
 def measures_of(intervals: Intervals, classes: Classes, objective: str = "error") -> list[Measure]:
@@ -189,9 +224,12 @@ def confusion_lines(intervals: Intervals, classes: Classes) -> list[str]:
     matrix, error = confusion(intervals, classes), intervals.get("error")
     if matrix is None or error is None or not is_known(error):
         return []
+    if is_unmeasured(error):
+        return ["not measured"]
     table = [["shares of all rows", *(f"predicted {value!r}" for value in classes)]]
     for value, row in zip(classes, matrix, strict=True):
-        cells = (f"{percent(cell.estimate)} ({percent(cell.low)} to {percent(cell.high)})" for cell in row)
+        measures = (Measure("share", "", cell) for cell in row)
+        cells = (f"{measure.estimate()} ({measure.ends()})" for measure in measures)
         table.append([repr(value), *cells])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table]
@@ -244,6 +282,8 @@ def baseline_sentence(intervals: Intervals, classes: Classes, objective: str = "
     'Always predicting the commonest class would be wrong on 3% of the rows; the labels do not show that the model makes fewer mistakes.'
     """
     base, cost = intervals.get(BASELINE), intervals.get(BASELINE_COST)
+    if base is not None and is_unmeasured(base):
+        return f"{percent(base.unknown)} of the rows are not measured, so it is not known whether the model beats guessing."
     if cost is not None and is_known(cost):
         comparison = {
             True: "the model costs less",
@@ -251,10 +291,10 @@ def baseline_sentence(intervals: Intervals, classes: Classes, objective: str = "
             None: "the labels do not show that the model costs less",
         }[beats_baseline(intervals, COST_WINS)]
         always = commonest(intervals, classes, costs_of(objective))
-        return f"Always predicting {always} would cost {number(cost.estimate)} for each row; {comparison}."
+        return f"Always predicting {always} would cost {_stated(Measure(COST, '', cost))} for each row; {comparison}."
     if base is None or not is_known(base):
         return ""
-    always = f"Always predicting {commonest(intervals, classes)} would be wrong on {percent(base.estimate)} of the rows"
+    always = f"Always predicting {commonest(intervals, classes)} would be wrong on {_stated(Measure(BASELINE, '', base))} of the rows"
     better, one_class = beats_baseline(intervals), predicts_one_class(intervals, classes)
     if better:
         return f"{always}; the model makes fewer mistakes."
@@ -262,6 +302,11 @@ def baseline_sentence(intervals: Intervals, classes: Classes, objective: str = "
         return f"{always}; the labels do not show that the model makes fewer mistakes."
     same = ": it predicts the same class for every labelled row" if one_class else ""
     return f"{always}; the model does not make fewer mistakes than that{same}."
+
+
+def _stated(measure: Measure) -> str:
+    """Return a measure's estimate where its interval is narrow enough for one, else the interval."""
+    return measure.estimate() if shows_estimate(measure.interval) else measure.between()
 
 
 def threshold_sentence(estimator: object, classes: Classes) -> str:
@@ -302,6 +347,7 @@ def advice(intervals: Intervals, classes: Classes, objective: str) -> str:
         and recall is not None
         and BASELINE in intervals
         and not beats_baseline(intervals)
+        and not is_partly_measured(recall)
         and recall.estimate < 0.5
     ):
         return (

@@ -224,11 +224,12 @@ class Interval(TypedDict):
 
 
 class Round(TypedDict):
-    """The error after a round; null while it is being computed."""
+    """The error after a round, null while it is being computed; and for the last round whether the log is contradicted, in words."""
 
     round: int
     labels: int
     error: Interval | None
+    warning: str
 
 
 class Stopping(TypedDict):

@@ -19,7 +19,7 @@ from observal.campaign import Campaign
 from observal.errors import CampaignUnavailable, ObservalError, one_line
 from observal.exchange.label_tools import DrawnRow
 from observal.problem.interval import Interval
-from observal.report.verdict import error_words, is_known, shows_estimate
+from observal.report.verdict import contradiction_sentence, error_words, is_known, shows_estimate
 from observal.server import bodies
 
 
@@ -233,16 +233,18 @@ class _Process:
             engine.error_after(replay, replay.closed)  # in here, so that it is stored
         rounds = {k: _describe_round(k, replay.bought(k), None) for k in range(replay.closed + 1)}
         for k in reversed(range(replay.closed + 1)):
-            rounds[k] = _describe_round(k, replay.bought(k), engine.error_after(replay, k))
+            intervals = replay.intervals(k) if k == replay.closed else {}
+            said = contradiction_sentence(intervals, replay.problem.logged.classes.tolist())
+            rounds[k] = _describe_round(k, replay.bought(k), engine.error_after(replay, k), said)
             self._pipe.send(("rounds", list(rounds.values())))
             if k and self._pipe.poll():
                 return False
         return True
 
 
-def _describe_round(k: int, labels: int, error: Interval | None) -> bodies.Round:
+def _describe_round(k: int, labels: int, error: Interval | None, warning: str = "") -> bodies.Round:
     if error is None:
-        return {"round": k, "labels": labels, "error": None}
+        return {"round": k, "labels": labels, "error": None, "warning": warning}
     interval: bodies.Interval = {
         "estimate": float(error.estimate) if shows_estimate(error) else None,
         "low": float(error.low),
@@ -251,4 +253,4 @@ def _describe_round(k: int, labels: int, error: Interval | None) -> bodies.Round
         "known": is_known(error),
         "words": error_words(error),
     }
-    return {"round": k, "labels": labels, "error": interval}
+    return {"round": k, "labels": labels, "error": interval, "warning": warning}

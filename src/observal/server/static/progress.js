@@ -148,10 +148,12 @@ function drawEffort(el, { rounds, stopped, waiting, fitting }, me) {
   el.hidden = !el.childElementCount;
 }
 
+const warned = ({ warning }) => (warning ? h("p", { class: "warning" }, warning) : null);
+
 function soFar(rounds, waiting) {
   const now = measured(rounds).at(-1);
   if (!now) return [h("h2", {}, "Error: not known yet"), h("p", { class: "quiet" }, `${unknownError(rounds)} ${waiting}`)];
-  return [h("h2", {}, `Error: ${ends(now.error)}`), h("p", { class: "quiet" }, `After ${plural(now.labels, "label")} it is ${now.error.words}. ${waiting || "Your answers make the interval narrower."}`)];
+  return [warned(now), h("h2", {}, `Error: ${ends(now.error)}`), h("p", { class: "quiet" }, `After ${plural(now.labels, "label")} it is ${now.error.words}. ${waiting || "Your answers make the interval narrower."}`)];
 }
 
 function reached(rounds, fitting) {
@@ -159,7 +161,7 @@ function reached(rounds, fitting) {
   const title = h("h2", {}, "What was reached");
   if (fitting || !last?.error) return [title, h("p", {}, "The last answers are being counted. This takes a moment.")];
   const before = last.labels && first.error ? ` With the log alone it was ${first.error.words}.` : "";
-  return [title, h("p", {}, `After ${plural(last.labels, "label")} the error is ${last.error.words}.${before}`)];
+  return [warned(last), title, h("p", {}, `After ${plural(last.labels, "label")} the error is ${last.error.words}.${before}`)];
 }
 
 /** What an owner can do once nothing is left to ask. */
