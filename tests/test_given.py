@@ -91,6 +91,7 @@ def test_columns_in_another_order_are_stacked_by_name():
     ("call", "message"),
     [
         (lambda: arrange(ob.LoggedData(X, Y), None), "All 160 rows have a label, so there is nothing to ask about"),
+        (lambda: arrange(ob.LoggedData(X, [None] * N, classes=["a", "b"]), None), "None of the 160 rows has a label"),
         (lambda: arrange(ob.LoggedData(X, Y, 0.5), None), "needs a pool of rows to ask about, but there is none"),
         (lambda: arrange(ob.LoggedData(X, Y, 0.5), ob.Pool(X)), "The log has propensities, but the pool has none"),
         (lambda: arrange(ob.LoggedData(X, Y), ob.Pool(X, 0.5)), "The pool has propensities, but the log has none"),

@@ -58,6 +58,11 @@ def arrange(logged: LoggedData, pool: Pool | None, population: str | None = None
         return Arranged(logged, _require_pool(pool), population)
     _check_population(pool, population)
     has_label = np.asarray(logged.revealed)
+    if not has_label.any():
+        raise InvalidInput(
+            f"None of the {len(logged)} rows has a label, and observal learns from some that are there; label a few rows picked at random "
+            "first."
+        )
     log_ids = logged.ids
     if pool is None:
         of_log, of_pool, population = np.flatnonzero(~has_label), np.empty(0, dtype=np.int64), "table"
