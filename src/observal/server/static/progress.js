@@ -148,7 +148,7 @@ function drawEffort(el, { rounds, stopped, waiting, fitting }, me) {
   el.hidden = !el.childElementCount;
 }
 
-const warned = ({ warning }) => (warning ? h("p", { class: "warning" }, warning) : null);
+const warned = ({ warning }) => (warning ? h("p", {}, warning) : null);
 
 function soFar(rounds, waiting) {
   const now = measured(rounds).at(-1);
