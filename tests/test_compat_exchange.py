@@ -1,15 +1,16 @@
-"""Tasks and annotations of Label Studio, records of Argilla: what is written, and what comes back."""
+"""Tasks and annotations of Label Studio: what is written, and what comes back."""
 
 from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
 
+import pandas as pd
 import pytest
 
 from observal.campaign import Campaign
 from observal.errors import InvalidInput
-from observal.exchange.label_tools import argilla_records, label_studio_config, label_studio_tasks, read_exchange
+from observal.exchange.label_tools import label_studio_config, label_studio_tasks, read_annotations
 from tests.campaigns import make_campaign, truth_of
 from tests.command import observal
 
@@ -88,22 +89,25 @@ def test_label_studio_annotations_are_stored_by_annotator(folder):
     assert "nothing changed" in again.stdout
 
 
-def test_argilla_records_make_a_round_trip(folder):
-    assert observal("export", "c.db", "--argilla", "records.json", cwd=folder).returncode == 0
-    records = json.loads((folder / "records.json").read_text())
-    assert len(records) == 8
-    for record in records:
-        truth = truth_of(int(record["id"]))
-        assert record["suggestions"]["label"]["value"] in ("bad", "good")
-        record["responses"] = {"label": [{"value": truth, "user_id": "u1"}]}
-    records[0]["responses"]["label"][0] |= {"status": "discarded"}
-    records[1]["responses"]["label"][0] |= {"status": "draft"}
-    records[2]["responses"]["label"].append({"value": "good", "user_id": "u2"})
-    (folder / "back.json").write_text(json.dumps(records))
-    assert observal("tell", "c.db", "back.json", cwd=folder).returncode == 0
+def test_csv_goes_to_another_tool_and_back(folder):
+    assert observal("ask", "c.db", "-o", "rows.csv", "--annotator", "tool", cwd=folder).returncode == 0
+    rows = pd.read_csv(folder / "rows.csv", dtype=str)
+    labels = [truth_of(int(id_)) for id_ in rows["id"]]
+    labels[0] = "skip"
+    pd.DataFrame({"note": "seen", "label": labels, "id": rows["id"]}).to_csv(folder / "back.csv", index=False)
+    done = observal("tell", "c.db", "back.csv", "--annotator", "tool", cwd=folder)
+    assert done.returncode == 0, done.stderr
     status = Campaign.open(folder / "c.db").status()
-    assert (status.labels, status.skipped) == (6, 1)
-    assert set(status.answers) == {"argilla u1", "argilla u2"}
+    assert (status.labels, status.skipped, set(status.answers)) == (len(rows) - 1, 1, {"tool"})
+
+
+def test_json_of_another_tool_is_refused_with_the_columns_it_lacks(folder):
+    record = {"id": "3", "fields": {"row": "x0: 1"}, "responses": {"label": [{"value": "good"}]}}
+    (folder / "records.json").write_text(json.dumps([record]))
+    done = observal("tell", "c.db", "records.json", cwd=folder)
+    assert done.returncode == 1
+    assert "object 1 must have the column 'label', but its columns are ['id', 'fields', 'responses']" in done.stderr
+    assert Campaign.open(folder / "c.db").status().labels == 0
 
 
 def test_wrong_annotation_stores_nothing(folder):
@@ -122,10 +126,10 @@ def test_wrong_annotation_stores_nothing(folder):
 
 def test_other_json_is_read_as_plain_answers(tmp_path):
     for content in ("[]", "{", '[{"id": 1, "label": "a"}]', '{"rows": []}', "[3]"):
-        assert read_exchange("x.json", content) is None
-    assert read_exchange("x.csv", "[]") is None
+        assert read_annotations("x.json", content) is None
+    assert read_annotations("x.csv", "[]") is None
     with pytest.raises(InvalidInput, match="object 1 is not what"):
-        read_exchange("x.json", '[{"data": {}, "annotations": [{"result": [], "was_cancelled": true}]}]')
+        read_annotations("x.json", '[{"data": {}, "annotations": [{"result": [], "was_cancelled": true}]}]')
 
 
 def test_rows_for_tool_have_predictions_of_round_they_were_drawn_in(folder, monkeypatch):
@@ -140,14 +144,14 @@ def test_rows_for_tool_have_predictions_of_round_they_were_drawn_in(folder, monk
         return read()
 
     monkeypatch.setattr(campaign.engine.journal, "reading", answer_and_read)
-    rows = campaign.drawn("argilla")
+    rows = campaign.drawn("label-studio")
     assert {row.model_round for row in rows} == {0}
     assert {row.round for row in rows} == {1}
 
 
-def test_two_exports_at_once_raise(folder):
-    assert observal("export", "c.db", cwd=folder).returncode == 2
-    assert observal("export", "c.db", "m.model", "--argilla", "r.json", cwd=folder).returncode == 2
+def test_export_writes_one_file(folder):
+    assert "either MODEL or --label-studio FILE" in observal("export", "c.db", cwd=folder).stderr
+    assert observal("export", "c.db", "m.model", "--label-studio", "t.json", cwd=folder).returncode == 2
 
 
 @pytest.mark.slow
@@ -160,10 +164,3 @@ def test_label_studio_accepts_tasks_and_config(folder):
     for task in label_studio_tasks(rows):
         assert found.validate_task({"data": task["data"]})
         assert found.validate_prediction(task["predictions"][0])
-
-
-@pytest.mark.slow
-def test_argilla_accepts_records(folder):
-    argilla = pytest.importorskip("argilla", reason="argilla is not installed")
-    for record in argilla_records(Campaign.open(folder / "c.db").drawn("argilla")):
-        assert argilla.Record.from_dict(record).to_dict()["suggestions"] == record["suggestions"]

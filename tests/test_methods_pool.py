@@ -110,7 +110,8 @@ def test_gate_never_closes_as_labels_grow(situation, factor):
     q, m = problem.pool.propensity, len(problem.logged)
     gated = replace(choice, gate_share=0.5)
     before, after = (
-        passes_gate(q, m, n, gated) for n in (state.bought.size, int(factor * state.bought.size) + choice.batch)
+        passes_gate(q, m, n, gated, np.ones(len(q), dtype=bool))
+        for n in (state.bought.size, int(factor * state.bought.size) + choice.batch)
     )
     in_force = sum(twin.gate(q, m, state.bought.size, choice.batch)) >= min(choice.batch, len(q))
     assert (after >= before).all() if in_force else before.all()

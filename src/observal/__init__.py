@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from observal import campaign, tables
     from observal.campaign import Campaign, load_model
     from observal.diagnosis import Diagnosis, diagnose, propensity
-    from observal.exchange import importers
     from observal.exchange.scored_table import score_table
     from observal.journal.campaign_tables import TableOptions
     from observal.learners.blend_classifier import BlendClassifier
@@ -80,7 +79,6 @@ __all__ = [
     "diagnose",
     "disagreement",
     "hypotheses",
-    "importers",
     "label_complexity",
     "load",
     "load_model",
@@ -117,7 +115,6 @@ _HOMES = {
 # Modules that are read as attributes of the package, such as ``observal.weights``.
 _MODULES = {
     "diagnosis": ("propensity",),
-    "exchange": ("importers",),
     "paper": ("bounds", "disagreement", "hypotheses", "label_complexity", "risk", "weights"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -11,7 +11,7 @@ import numpy as np
 
 from observal.checks import check_whole
 from observal.errors import InvalidInput
-from observal.exchange.label_tools import AGENT, DrawnRow, read_exchange
+from observal.exchange.label_tools import AGENT, DrawnRow, read_annotations
 from observal.exchange.model_file import load_model, save_model
 from observal.exchange.onnx_file import ONNX, write_onnx
 from observal.exchange.scored_table import predict_codes
@@ -313,8 +313,8 @@ class Campaign(Labelling[SqlTransaction]):
         encoding: str | None = None,
         missing: Sequence[str] = (),
     ) -> Receipt:
-        """Store the answers from a file, as a session does; files that Label Studio or Argilla exported may have several annotators."""
-        answers = read_exchange(path, text)
+        """Store the answers from a file, as a session does; files that Label Studio exported may have several annotators."""
+        answers = read_annotations(path, text)
         if answers is not None:
             return self.tell_people(answers)
         return super().tell_file(path, annotator, correct, text, sep=sep, encoding=encoding, missing=missing)

@@ -212,27 +212,27 @@ def export(
         Path | None,
         option("Write the open rows as Label Studio tasks instead, with the labelling config beside them.", "FILE"),
     ] = None,
-    argilla: Annotated[Path | None, option("Write the open rows as Argilla records instead.", "FILE")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write the classifier to a file, or the open rows for another labelling tool.
+    """Write the classifier to a file, or the open rows for Label Studio.
 
     The classifier takes raw rows, as they are in your tables; load it with observal.load_model("loans.model"). A file that ends in .onnx is written for
     programs that run ONNX; CAMPAIGN may then be a model file, too.
 
     Examples: observal export campaign.db loans.model; observal export campaign.db loans.onnx; observal export campaign.db --label-studio tasks.json
     """
-    if sum(path is not None for path in (model, label_studio, argilla)) != 1:
-        raise typer.BadParameter("give one of MODEL, --label-studio FILE and --argilla FILE.")
+    if (model is None) == (label_studio is None):
+        raise typer.BadParameter("give either MODEL or --label-studio FILE.")
     if model is not None and model.suffix.lower() == ".onnx":
         _export_onnx(campaign, model, force, as_json)
         return
     with progress_bar("writing the model", hidden=as_json) as progress:
         opened = open_campaign(campaign, progress=progress)
-        if model is None:
-            _export_rows(opened, label_studio, argilla, force, as_json)
+        if label_studio is not None:
+            _export_rows(opened, label_studio, force, as_json)
             return
+        assert model is not None
         opened.export(model, force)
     current = opened.status()
     labels = current.labels - current.uncounted
@@ -255,27 +255,22 @@ def _export_onnx(where: str, path: Path, force: bool, as_json: bool) -> None:
     print_result(as_json, {"model": str(path), "inputs": columns, "outputs": ["prediction", "probabilities"]}, sentence)
 
 
-def _export_rows(opened: Campaign, label_studio: Path | None, argilla: Path | None, force: bool, as_json: bool) -> None:
-    """Write the open rows for Label Studio or Argilla."""
+def _export_rows(opened: Campaign, path: Path, force: bool, as_json: bool) -> None:
+    """Write the open rows for Label Studio."""
     import json
 
-    from observal.exchange.label_tools import LABEL_STUDIO, argilla_records, label_studio_config, label_studio_tasks
+    from observal.exchange.label_tools import LABEL_STUDIO, label_studio_config, label_studio_tasks
     from observal.files import check_target, write_text
 
-    path = label_studio or argilla
-    assert path is not None
-    config = path.with_suffix(".xml") if label_studio else None
-    for target in filter(None, (path, config)):
+    config = path.with_suffix(".xml")
+    for target in (path, config):
         check_target(target, force)
-    tool = LABEL_STUDIO if label_studio else "argilla"
-    rows = opened.drawn(tool)
-    records = label_studio_tasks(rows) if label_studio else argilla_records(rows)
-    write_text(path, json.dumps(records, indent=1, default=str) + "\n")
-    if config:
-        write_text(config, label_studio_config([str(name) for name in opened.settings.classes]) + "\n")
-    beside = f", labelling config: {config}" if config else ""
-    sentence = f"{len(rows)} rows: {path}{beside}. {tool} holds them until they are answered or released."
-    print_result(as_json, {"rows": len(rows), "file": str(path), "config": config and str(config)}, sentence)
+    rows = opened.drawn(LABEL_STUDIO)
+    write_text(path, json.dumps(label_studio_tasks(rows), indent=1, default=str) + "\n")
+    write_text(config, label_studio_config([str(name) for name in opened.settings.classes]) + "\n")
+    held = f"{LABEL_STUDIO} holds them until they are answered or released"
+    sentence = f"{len(rows)} rows: {path}, labelling config: {config}. {held}."
+    print_result(as_json, {"rows": len(rows), "file": str(path), "config": str(config)}, sentence)
 
 
 def predict(

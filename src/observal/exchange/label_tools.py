@@ -1,12 +1,12 @@
-"""Rows and answers in the files of other labelling tools: tasks and annotations of Label Studio, records of Argilla.
+"""Rows and answers in the files of Label Studio: tasks and annotations.
 
-Nothing of these tools is imported: their files are JSON. Rows are shown as text, one cell per line.
+Nothing of it is imported: its files are JSON. Rows are shown as text, one cell per line.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,48 +112,33 @@ def label_studio_config(classes: Sequence[str]) -> str:
     )
 
 
-def argilla_records(rows: Sequence[DrawnRow]) -> list[dict[str, Any]]:
-    """Return rows as records of Argilla, each with a suggestion.
-
-    Examples
-    --------
-    >>> record, = argilla_records([DrawnRow("r7", 1, 1, 0.5, "uncertain", {"age": 31}, "yes", 0.8, 0)])
-    >>> record["id"], record["suggestions"]["label"]["value"]
-    ('r7', 'yes')
-    """
-    return [
-        {
-            "id": row.id,
-            "fields": {SHOWN: row.text},
-            "metadata": row.draw_details,
-            "suggestions": {
-                QUESTION: {"value": row.prediction, "score": row.score, "agent": model_version(row.model_round)}
-            },
-            "responses": {},
-            "vectors": {},
-        }
-        for row in rows
-    ]
-
-
-def read_exchange(source: str | Path, text: str | bytes | None = None) -> dict[str, list[WrittenAnswer]] | None:
-    """Return the answers of each annotator in a file of Label Studio or Argilla; None for any other file.
+def read_annotations(source: str | Path, text: str | bytes | None = None) -> dict[str, list[WrittenAnswer]] | None:
+    """Return the answers of each annotator in a file of Label Studio; None for any other file.
 
     `text` is the content, if it has already been read.
     """
     if not str(source).endswith(".json"):
         return None
     try:
-        entries = json.loads(Path(source).read_bytes() if text is None else text)
+        tasks = json.loads(Path(source).read_bytes() if text is None else text)
     except (ValueError, RecursionError):
         return None  # the reader of plain files says what is wrong
-    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+    if not isinstance(tasks, list) or not tasks or not all(isinstance(task, dict) for task in tasks):
         return None
-    if all("annotations" in entry and isinstance(entry.get("data"), dict) for entry in entries):
-        return _collect_answers(source, entries, read_label_studio_task)
-    if all("responses" in entry and "fields" in entry for entry in entries):
-        return _collect_answers(source, entries, _read_record)
-    return None
+    if not all("annotations" in task and isinstance(task.get("data"), dict) for task in tasks):
+        return None
+    by_annotator: dict[str, dict[str, WrittenAnswer]] = {}
+    for number, task in enumerate(tasks, start=1):
+        where = f"{source}, object {number}"
+        try:
+            for annotator, id_, label in read_label_studio_task(task):
+                # A later answer replaces an earlier one.
+                by_annotator.setdefault(annotator, {})[id_] = WrittenAnswer(id_, label, where)
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+            raise InvalidInput(
+                f"{where} is not what Label Studio exports, so nothing was stored; export the annotations again as JSON."
+            ) from None
+    return {annotator: list(answers.values()) for annotator, answers in by_annotator.items()}
 
 
 class NamedAnswer(NamedTuple):
@@ -162,23 +147,6 @@ class NamedAnswer(NamedTuple):
     annotator: str
     id: str
     label: str | None
-
-
-def _collect_answers(
-    source: str | Path, entries: list[dict[str, Any]], read: Callable[[dict[str, Any]], list[NamedAnswer]]
-) -> dict[str, list[WrittenAnswer]]:
-    by_annotator: dict[str, dict[str, WrittenAnswer]] = {}
-    for number, entry in enumerate(entries, start=1):
-        where = f"{source}, object {number}"
-        try:
-            for annotator, id_, label in read(entry):
-                # A later answer replaces an earlier one.
-                by_annotator.setdefault(annotator, {})[id_] = WrittenAnswer(id_, label, where)
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError):
-            raise InvalidInput(
-                f"{where} is not what Label Studio or Argilla export, so nothing was stored; export the annotations again as JSON."
-            ) from None
-    return {annotator: list(answers.values()) for annotator, answers in by_annotator.items()}
 
 
 def read_label_studio_task(task: Mapping[str, Any]) -> list[NamedAnswer]:
@@ -195,16 +163,4 @@ def read_label_studio_task(task: Mapping[str, Any]) -> list[NamedAnswer]:
         elif choices:
             (label,) = choices[-1]
             answers.append(NamedAnswer(annotator, str(task["data"]["id"]), str(label)))
-    return answers
-
-
-def _read_record(record: dict[str, Any]) -> list[NamedAnswer]:
-    """Return the answers to a record of Argilla; a discarded response is a skip, a draft is not yet an answer."""
-    answers = []
-    for response in record["responses"].get(QUESTION, []):
-        status, value = response.get("status", "submitted"), response.get("value")
-        if status == "draft" or (value is None and status != "discarded"):
-            continue
-        label = None if status == "discarded" else str(value)
-        answers.append(NamedAnswer(f"argilla {response['user_id']}", str(record["id"]), label))
     return answers

@@ -246,9 +246,8 @@ def find_open_and_passing(problem: Problem, state: PoolState, choice: Choice) ->
     return open_, passes_gate(problem.pool.propensity, problem.n_logged, state.n_taken, choice, open_)
 
 
-def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice, open_: Bools | None = None) -> Bools:
-    """Return which open rows (by default all) pass the gate next round; all do if fewer than a batch would."""
-    open_ = np.ones(propensity.size, dtype=bool) if open_ is None else open_
+def passes_gate(propensity: Floats, n_logged: int, n_bought: int, choice: Choice, open_: Bools) -> Bools:
+    """Return which open rows pass the gate next round; all do if fewer than a batch would."""
     if choice.gate_share == 0.0 or not open_.any():
         return open_.copy()
     n_labels = n_bought + choice.batch
