@@ -305,8 +305,8 @@ class Session(Labelling[MemoryJournal]):
     ----------
     logged : LoggedData
         The log.
-    pool : Pool
-        The rows you can ask about.
+    pool : Pool, optional
+        The rows you can ask about; without it, those of the log that have no label (a log with propensities needs a pool).
     method : Method, "auto" or "newton", optional
         How rows are chosen; ``AutoVC`` by default.
     label_budget : int, optional
@@ -316,8 +316,9 @@ class Session(Labelling[MemoryJournal]):
     overlap : int
         How many annotators label each row; the majority decides.
     population : {"both", "pool", "log"}, optional
-        Whose error the intervals are about: that of log and pool as one population, of the pool alone or of the log alone. By default
-        that of both together, or of the pool alone if the two clearly differ; ``settings.notes`` then says so.
+        Whose error the intervals are about: that of log and pool as one population, of the pool alone or of the log alone. With propensities
+        it is by default that of both together, or of the pool alone if the two clearly differ; ``settings.notes`` then says so. Without, it
+        is that of the pool, or of both, when the log's rows without a label are asked about, too; of one table it is that of all its rows.
     looks : {"planned", "always", "once"}
         At which rounds the intervals hold together: all up to the budget (or, without one, all); all, however many follow; or a
         single one that was chosen beforehand. See ``observal.intervals.looks``.
