@@ -15,7 +15,6 @@ from observal.diagnosis import diagnose, propensity
 from observal.errors import InvalidInput
 from observal.learners.logged import LoggedClassifier
 from observal.paper import bounds, risk, weights
-from observal.paper.gradient_classifier import GradientClassifier
 from observal.problem.goals import Goals
 from observal_research.ablated_newton import AblatedNewtonVC
 from observal_research.datasets import (
@@ -80,8 +79,6 @@ PASSED_ON = [
     (partial(Certainty, (1.0, 2.0), 0.5), "offset", 0.5),
     (partial(Scorecard, (0,), (1.0,), 0.0), "propensity_floor", 0.5),
     (partial(BlindSpot, Region(((0, 1, 0.0),))), "inside", 0.5),
-    *((partial(fit, GradientClassifier), name, 0.5) for name in ("learning_rate", "second_moment")),
-    (partial(fit, GradientClassifier), "passes", 2),
     *((partial(fit, LoggedClassifier), name, 0.5) for name in ("log_term", "penalty")),
     (lambda log_term: weights.clip_threshold([0.5], 10, 0, log_term), "log_term", 2.0),
     (lambda clip_constant: weights.practical_clip_threshold([0.5], 10, 0, clip_constant), "clip_constant", 2.0),
@@ -95,7 +92,6 @@ PASSED_ON = [
 ]
 INFINITE = [
     (partial(Certainty, (1.0, 2.0)), "scale", 0.5),
-    (partial(fit, GradientClassifier), "clip", 2.0),
     (partial(fit, LoggedClassifier), "clip", 2.5),
     (lambda clip: risk.clipped([2.0], clip, np.array([True])), "clip", 2.0),
 ]
