@@ -67,7 +67,6 @@ PASSED_ON = [
     (partial(diagnose, LOGGED, POOL), "random_state", 3),
     (lambda strength: diagnose(LOGGED, POOL, confounding=(strength,)), "strength", 2.0),
     (partial(propensity.apply_floor, [0.5]), "propensity_floor", 0.25),
-    (lambda size: propensity.mixture_propensity([[0.5]], [size]), "size", 2.0),
     (lambda cost: ob.Pool(X[:1], 0.5, cost=[cost]), "cost", 0.5),
     (lambda value: ob.Pool(X[:1], value), "value", 0.5),
     *((partial(make_linear, n_features=2), name, value) for name, value in {"n_rows": 20, "random_state": 3}.items()),
@@ -119,7 +118,7 @@ def test_stored_setting_is_checked(case):
 def test_setting_passed_on_is_checked(case):
     make, name, value = case
     # These are rows: NumPy takes an array of truth values as one of zeros and ones.
-    listed = name in ("size", "cost", "value", "mass", "weight", "chance", "moment", "offset")
+    listed = name in ("cost", "value", "mass", "weight", "chance", "moment", "offset")
     for wrong in (math.nan, "a", *(() if listed else (True,)), *(() if case in INFINITE else (math.inf,))):
         with pytest.raises(InvalidInput, match=r" (must|needs) "):
             make(**{name: wrong})
