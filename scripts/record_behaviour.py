@@ -81,6 +81,7 @@ def run_method(name: str, seed: int, way: str, folder: str) -> tuple[Any, np.nda
     import pyarrow.parquet as pq
 
     import observal as ob
+    from observal.parquet import Threads
 
     rng = np.random.default_rng(1000 + seed)
     X = rng.uniform(-1, 1, (2 * N_LOGGED, 3))
@@ -110,7 +111,7 @@ def run_method(name: str, seed: int, way: str, folder: str) -> tuple[Any, np.nda
             method,
             24,
             seed,
-            executor="serial",
+            executor=Threads(1),
         ), X
     logged, rows = ob.LoggedData(X[log], labels, q0[log]), ob.Pool(X[pool], q0[pool])
     if way == "memory":

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 EXCUSED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
-"""Checks that a weight of two is a row given twice: not so where rows are a stream, or where folds depend on their number."""
+"""Checks that a weight of two is a row given twice: not so where folds depend on the number of rows."""
 
 # In a process of its own, because scikit-learn's array API check runs only where this variable is set before scipy starts.
 CHECKS = """if True:

@@ -21,6 +21,7 @@ import observal as ob
 from observal.campaign import Campaign
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
 from observal.journal.sql import stored_problem as storing
+from observal.parquet import Threads
 from observal.tables import TableRoles, load_problem
 from observal.tables.load_in_place import load_in_place
 from tests.campaigns import group_options
@@ -431,5 +432,5 @@ def test_intervals_of_a_campaign_in_place(made):
     campaign = create(folder, "campaign.db", in_place=True, method=ob.NewtonVC(batch=12), label_budget=12)
     batch = campaign.ask()
     campaign.tell(batch.ids, labels_of(tables)(batch.ids))
-    found = Campaign.open(folder / "campaign.db", "serial").intervals()["error"]
+    found = Campaign.open(folder / "campaign.db", Threads(1)).intervals()["error"]
     assert 0.0 <= found.low < found.high <= 1.0

@@ -383,8 +383,10 @@ def test_unknown_propensities_and_several_logs(files):
     frame = pd.read_csv(files / "log.csv")
     frame["id"] = "second " + frame["id"]
     frame.to_csv(files / "log2.csv", index=False)
-    observal(*init(files, files / "two.db", "--logged", files / "log2.csv", "--propensity", "q0"))
-    assert json.loads(observal("status", files / "two.db", "--json"))["log_rows"] == 240
+    observal(*arguments[:1], files / "two.db", *arguments[2:], "--logged", files / "log2.csv", "--features", "age,home")
+    assert json.loads(observal("status", files / "two.db", "--json"))["log_rows"] == 92
+    refused = observal(*init(files, files / "no.db", "--logged", files / "log2.csv"), code=1)
+    assert "but 2 logs came with 'q0'; join the logs into one table" in refused
 
 
 COMMANDS = ["init", "ask", "tell", "status", "history", "release", "export", "backup"]

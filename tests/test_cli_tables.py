@@ -123,7 +123,6 @@ def test_dates_are_dates_in_rules_and_reports(tmp_path):
     write_campaign_report(campaign, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "since &gt; 2021-06-" in page or "since > 2021-06-" in page
-    assert '<td class="n">2022-0' in page
     assert "18,8" not in page  # days since 1970
     assert re.search(r"<th scope=\"row\" class=\"words\">age ≤ 3\d%</th>", page)
     assert "Labelled by" not in page  # nobody gave a name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import lightgbm
 import numpy as np
 import pytest
@@ -323,12 +325,41 @@ def test_user_estimator_joins_the_blend():
     assert not hasattr(own, "classes_")
 
 
+@pytest.mark.skipif(find_spec("catboost") is None, reason="catboost (extra bench) is not installed")
+def test_classifier_of_another_library_joins_the_blend_of_a_run():
+    from catboost import CatBoostClassifier
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 3))
+    y = np.where(X[:, 0] * X[:, 1] > 0, "yes", "no")
+    own = CatBoostClassifier(iterations=30, depth=3, thread_count=1, verbose=False, allow_writing_files=False)
+    method = ob.AutoVC(learners=("linear", ("catboost", own)))
+    result = ob.run(
+        ob.LoggedData(X[:120], y[:120], 0.5), ob.Pool(X[120:], 0.5), lambda ids: y[120:][ids], method, label_budget=10
+    )
+    assert "catboost" in result.estimator.names
+    assert result.estimator.score(X, y) > 0.8  # a line cannot learn a product
+
+
 @pytest.mark.parametrize(
-    "learners", [(), "linear", ("tree",), ("linear", "linear"), (("linear", GaussianNB()),), (("bayes", GaussianNB),)]
+    "learners",
+    [
+        (),
+        "linear",
+        ("tree",),
+        ("linear", "linear"),
+        ("linear", "catboost"),
+        (("linear", GaussianNB()),),
+        (("bayes", GaussianNB),),
+        (("bayes", GaussianNB(), "slow"),),
+        (("a", 1),),
+    ],
 )
 def test_wrong_learners_raise(learners):
     with pytest.raises(InvalidInput, match="learners must"):
         ob.BlendClassifier(learners).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(InvalidInput, match="learners must"):
+        ob.AutoVC(learners=learners)
 
 
 def test_helpers_return_expected_values():

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import observal as ob
 from observal.errors import ClusterUnavailable, InvalidInput, InvalidLabel, PartsChanged
-from observal.parquet import Parts, Serial, Threads, executor_of, row_groups
+from observal.parquet import Parts, Threads, executor_of, row_groups
 from observal.parquet.cluster import Cluster
 from observal.parquet.executors import ProgressExecutor
 from observal.parquet.row_groups import find_parts
@@ -35,6 +35,7 @@ from tests.clusters import without_dask
 
 LOG, POOL = 1500, 1200
 NEWTON = ob.NewtonVC(batch=8, ridge=0.01, tempering=0.5)
+ONE_THREAD = Threads(1)
 
 
 def make_tables(folder, group=97, dtype=np.float32):
@@ -60,7 +61,7 @@ def in_memory(tables):
     return logged, ob.Pool(X[LOG:], chance[LOG:], names[LOG:])
 
 
-def in_parts(folder, executor="serial"):
+def in_parts(folder, executor=ONE_THREAD):
     logged = ob.LoggedData.from_parquet(
         folder / "log.parquet", label="y", propensity="q0", id="name", executor=executor
     )
@@ -369,12 +370,12 @@ def bits_of(folder, tables, executor):
 
 @pytest.fixture(scope="module")
 def expected(made):
-    return bits_of(*made, Serial())
+    return bits_of(*made, ONE_THREAD)
 
 
 def test_executors_give_the_same_bits(made, expected):
     folder, tables = made
-    for executor in (Threads(2), Shuffled(0), Shuffled(1), "processes"):
+    for executor in (Threads(2), Shuffled(0), Shuffled(1)):
         assert bits_of(folder, tables, executor) == expected
 
 
@@ -385,9 +386,12 @@ def test_progress_executor_reports_finished_parts():
     assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
-@pytest.mark.parametrize("wanted", ["twelve", 3, Threads])
+@pytest.mark.parametrize("wanted", ["twelve", "serial", "processes", 3, Threads])
 def test_unknown_executor_raises(wanted):
-    with pytest.raises(InvalidInput, match="An executor must be"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"An executor must be .* Threads\(1\) computes in one thread, and local in several processes",
+    ):
         executor_of(wanted)
 
 

@@ -1,50 +1,15 @@
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from observal.diagnosis.propensity import (
     apply_floor,
     from_policy,
     known,
-    mixture_propensity,
 )
 from observal.errors import InvalidInput, InvalidPropensity, ObservalError, ObservalWarning
-from tests.reference import propensity as slow
-
-chances = st.integers(1, 64).map(lambda i: Fraction(i, 64))
-
-
-@given(
-    st.integers(1, 4).flatmap(
-        lambda k: st.tuples(
-            st.lists(
-                st.lists(st.integers(0, 64).map(lambda i: Fraction(i, 64)), min_size=k, max_size=k),
-                min_size=1,
-                max_size=6,
-            ),
-            st.lists(st.integers(1, 1000), min_size=k, max_size=k),
-        )
-    )
-)
-def test_mixture_propensity_matches_reference(drawn):
-    rows, sizes = drawn
-    per_log = np.array([[float(q) for q in row] for row in rows]).T
-    mixed = mixture_propensity(list(per_log), sizes)
-    np.testing.assert_allclose(mixed, [float(slow.mixture(row, sizes)) for row in rows], rtol=1e-14, atol=1e-15)
-    assert (mixed <= 1.0).all()
-    assert (mixed <= per_log.max(axis=0) + 1e-15).all()
-    assert (mixed >= per_log.min(axis=0) - 1e-15).all()
-
-
-def test_mixture_of_one_policy_is_that_policy():
-    q = np.array([0.1, 0.9, 0.0])
-    np.testing.assert_allclose(mixture_propensity([q, q], [3, 11]), q, rtol=1e-15)
 
 
 def test_known_accepts_one_number_or_one_per_row():
@@ -88,9 +53,6 @@ def test_floor_without_effect_does_not_warn(recwarn):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: mixture_propensity([[0.5]], [1, 2]), "one size per log"),
-        (lambda: mixture_propensity([[0.5], [0.5, 0.5]], [1, 2]), "chance that the old policy had of revealing"),
-        (lambda: mixture_propensity([[0.5]], [0]), "sizes of logs must be above 0"),
         (lambda: apply_floor([0.5], 0.0), "above 0 and at most 1"),
     ],
 )

@@ -14,7 +14,6 @@ from observal.errors import InvalidInput
 from observal.problem.interval import Interval
 from observal.report import charts, html, sections
 from observal.report.html import ReportContent, render_report, write_report
-from observal.report.inspection import telling_pair
 from observal.report.sections import headline
 from observal.report.verdict import error_words
 
@@ -138,7 +137,7 @@ def test_full_report_is_valid_and_self_contained(full):
     text = render_report(full)
     page = check_page(text)
     assert '<html lang="en">' in text
-    assert page.tags.count("svg") == 6
+    assert page.tags.count("svg") == 5
     for words in (
         "25 more labels were bought",
         "observal report loans.db -o report.html",
@@ -253,16 +252,6 @@ def test_invalid_input_raises_one_sentence(full, tmp_path):
         render_report(ReportContent("x", full.logged, other, full.result))
     with pytest.raises(InvalidInput, match="one name for each of the 3 features, but 1 were given"):
         ReportContent("x", full.logged, full.pool, full.result, feature_names=["one"])
-
-
-def test_telling_pair_prefers_separating_features_with_many_values():
-    rng = np.random.default_rng(0)
-    X = np.column_stack([rng.integers(0, 2, 800), rng.normal(size=(800, 6))])
-    group = (np.abs(X[:, 2]) < 0.4) & (X[:, 5] > 0.3) & (X[:, 0] == 1)
-    assert telling_pair(X, group) == (2, 5)
-    assert telling_pair(X[:, :1], group) == (0,)
-    assert len(telling_pair(X, np.zeros(800, dtype=bool))) == 2
-    assert telling_pair(np.empty((5, 0)), np.ones(5, dtype=bool)) == ()
 
 
 def luminance(colour):

@@ -26,7 +26,7 @@ from observal.problem.judged_rows import JudgedRows
 from observal.problem.objectives import BALANCED
 from observal.problem.problem import Problem
 from observal.problem.words import number, percent
-from observal.report import charts, sections
+from observal.report import sections
 from observal.report.campaign_report import _next_step, write_campaign_report
 from observal.report.comparison import (
     LOGISTIC,
@@ -44,7 +44,6 @@ from observal.report.html import ReportContent, render_report
 from observal.report.inspection import (
     MOST_COLUMNS,
     MOST_OF_COLUMN,
-    asked_positions,
     column_use,
     error_of_group,
     errors_by_group,
@@ -351,44 +350,6 @@ def test_column_use_is_empty_for_sparse_and_wide_tables():
     assert column_use(model, sp.csr_matrix(wide[:, :2]), names[:2]) == []
     assert column_use(model, wide, names) == []
     assert len(column_use(model, wide[:, 1:], names[1:])) == MOST_COLUMNS
-
-
-# -- the map
-
-
-def test_map_omits_imputed_values(run, monkeypatch):
-    logged, pool, result = run
-    drawn = {}
-
-    def chart(points, answers, names, classes, kinds):
-        drawn.update(points=points, answers=answers, names=names)
-        return charts.Chart("<svg></svg>", "a map", "a map")
-
-    monkeypatch.setattr(charts, "map_chart", chart)
-    where = asked_positions(pool, result)
-    missing = np.zeros(len(pool))
-    missing[where[::2]] = 1.0
-    missing[:40] = 1.0
-    in_log = (np.arange(len(logged)) % 3 == 0).astype(float)
-    filled = ob.Pool(np.column_stack([pool.X[:, :2], missing]), pool.propensity, ids=pool.ids)
-    before = ob.LoggedData(
-        np.column_stack([logged.X[:, :2], in_log]),
-        np.where(logged.revealed, logged.classes[np.maximum(logged.codes, 0)], None),
-        logged.propensity,
-    )
-    content = ReportContent("x", before, filled, result, feature_names=["income", "age", "income is missing"])
-    sections._map(content, where, (0, 1))
-    there = missing == 0.0
-    assert drawn["names"] == ("income", "age")
-    assert drawn["points"]["pool"].tolist() == pool.X[there, :2].tolist()
-    asked = there[where]
-    assert 0 < asked.sum() < where.size
-    assert drawn["points"]["asked"].tolist() == pool.X[where[asked], :2].tolist()
-    assert drawn["answers"] == result.queries["label"][asked].tolist()
-    shown = logged.revealed & (in_log == 0.0)
-    assert drawn["points"]["revealed"].tolist() == logged.X[shown, :2].tolist()
-    sections._map(content, where, (1,))
-    assert len(drawn["points"]["pool"]) == len(pool)  # no age is missing
 
 
 # -- the verdict

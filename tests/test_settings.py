@@ -15,7 +15,6 @@ from observal.diagnosis import diagnose, propensity
 from observal.errors import InvalidInput
 from observal.learners.logged import LoggedClassifier
 from observal.paper import bounds, risk, weights
-from observal.paper.gradient_classifier import GradientClassifier
 from observal.problem.goals import Goals
 from observal_research.ablated_newton import AblatedNewtonVC
 from observal_research.datasets import (
@@ -68,7 +67,6 @@ PASSED_ON = [
     (partial(diagnose, LOGGED, POOL), "random_state", 3),
     (lambda strength: diagnose(LOGGED, POOL, confounding=(strength,)), "strength", 2.0),
     (partial(propensity.apply_floor, [0.5]), "propensity_floor", 0.25),
-    (lambda size: propensity.mixture_propensity([[0.5]], [size]), "size", 2.0),
     (lambda cost: ob.Pool(X[:1], 0.5, cost=[cost]), "cost", 0.5),
     (lambda value: ob.Pool(X[:1], value), "value", 0.5),
     *((partial(make_linear, n_features=2), name, value) for name, value in {"n_rows": 20, "random_state": 3}.items()),
@@ -80,8 +78,6 @@ PASSED_ON = [
     (partial(Certainty, (1.0, 2.0), 0.5), "offset", 0.5),
     (partial(Scorecard, (0,), (1.0,), 0.0), "propensity_floor", 0.5),
     (partial(BlindSpot, Region(((0, 1, 0.0),))), "inside", 0.5),
-    *((partial(fit, GradientClassifier), name, 0.5) for name in ("learning_rate", "second_moment")),
-    (partial(fit, GradientClassifier), "passes", 2),
     *((partial(fit, LoggedClassifier), name, 0.5) for name in ("log_term", "penalty")),
     (lambda log_term: weights.clip_threshold([0.5], 10, 0, log_term), "log_term", 2.0),
     (lambda clip_constant: weights.practical_clip_threshold([0.5], 10, 0, clip_constant), "clip_constant", 2.0),
@@ -95,7 +91,6 @@ PASSED_ON = [
 ]
 INFINITE = [
     (partial(Certainty, (1.0, 2.0)), "scale", 0.5),
-    (partial(fit, GradientClassifier), "clip", 2.0),
     (partial(fit, LoggedClassifier), "clip", 2.5),
     (lambda clip: risk.clipped([2.0], clip, np.array([True])), "clip", 2.0),
 ]
@@ -123,7 +118,7 @@ def test_stored_setting_is_checked(case):
 def test_setting_passed_on_is_checked(case):
     make, name, value = case
     # These are rows: NumPy takes an array of truth values as one of zeros and ones.
-    listed = name in ("size", "cost", "value", "mass", "weight", "chance", "moment", "offset")
+    listed = name in ("cost", "value", "mass", "weight", "chance", "moment", "offset")
     for wrong in (math.nan, "a", *(() if listed else (True,)), *(() if case in INFINITE else (math.inf,))):
         with pytest.raises(InvalidInput, match=r" (must|needs) "):
             make(**{name: wrong})

@@ -61,21 +61,12 @@ def test_rows_without_ids_are_numbered_distinctly():
     assert any("numbered from 0" in note for note in loaded.notes)
 
 
-def two_logs():
-    first = pa.table({"x": [1.0, 2.0, 3.0], "y": ["no", None, "yes"], "qa": [0.5, 0.25, 0.5], "qb": [1.0, 1.0, 1.0]})
-    second = pa.table({"x": [4.0], "y": ["no"], "qa": [0.0], "qb": [0.5]})
-    return [first, second], pa.table({"x": [5.0, 6.0], "qa": [0.5, 0.0], "qb": [0.5, 0.0]})
-
-
-def test_several_logs_become_one_with_the_mixture_of_their_policies():
-    logs, pool = two_logs()
-    loaded = load_problem(logs, pool, TableRoles(label="y"), propensity=["qa", "qb"])
-    assert loaded.encoder.names == ("x",)
-    np.testing.assert_allclose(loaded.logged.propensity, [0.625, 0.4375, 0.625, 0.125])
-    np.testing.assert_allclose(loaded.pool.propensity, [0.5, 0.0])
-    policies = [lambda X: np.full(len(X), 0.4), 0.8]
-    again = load_problem(logs, pool, TableRoles(label="y", features=("x",)), propensity=policies)
-    np.testing.assert_allclose(again.logged.propensity, 0.5)
+def test_several_logs_without_propensities_are_joined():
+    logs = [pa.table({"x": [1.0, 2.0], "y": ["no", None]}), pa.table({"x": [4.0], "y": ["yes"]})]
+    loaded = load_problem(logs, pa.table({"x": [5.0, 6.0]}), TableRoles(label="y"))
+    assert loaded.logged.X[:, 0].tolist() == [1.0, 2.0, 4.0]
+    assert loaded.logged.y.tolist() == ["no", None, "yes"]
+    assert loaded.logged.is_given
 
 
 def test_fully_labelled_log_with_small_propensities_gets_a_note():
@@ -152,8 +143,14 @@ def changed(table, **columns):
             lambda: load_problem([changed(LOG, loan=["d", "b", "c"])], pa.table(POOL), ROLES),
             "'d' is in the log and in the pool",
         ),
-        (lambda: load_problem([pa.table(LOG)] * 2, pa.table(POOL), ROLES), "2 logs need the propensity of each"),
-        (lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, propensity=["q0", "q1"]), "2 were given"),
+        (
+            lambda: load_problem([pa.table(LOG)] * 2, pa.table(POOL), ROLES),
+            "need one log and one column .*, but 2 logs came with 'q0'; join the logs into one table",
+        ),
+        (
+            lambda: load_problem([pa.table(LOG)], pa.table(POOL), ROLES, propensity=["q0", "q1"]),
+            r"need one log and one column .*, but 1 log came with \['q0', 'q1'\]; join",
+        ),
     ],
 )
 def test_bad_problem_raises_one_sentence(call, message):

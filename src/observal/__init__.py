@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from observal.learners.logged import LoggedClassifier
     from observal.methods import Active18, ActiveVC, AutoVC, CommitteeVC, ExactDBAL, Method, NewtonVC, Passive
     from observal.paper import bounds, disagreement, hypotheses, label_complexity, risk, weights
-    from observal.paper.gradient_classifier import GradientClassifier
     from observal.paper.hypotheses import FiniteClass, HalfPlanes, Rectangles, Stumps, Thresholds
     from observal.problem.data import LoggedData, Pool
     from observal.problem.interval import Interval
@@ -49,7 +48,6 @@ __all__ = [
     "Diagnosis",
     "ExactDBAL",
     "FiniteClass",
-    "GradientClassifier",
     "HalfPlanes",
     "Interval",
     "LoggedClassifier",
@@ -101,7 +99,6 @@ _HOMES = {
     "learners.blend_classifier": ("BlendClassifier",),
     "learners.logged": ("LoggedClassifier",),
     "methods": ("Active18", "ActiveVC", "AutoVC", "CommitteeVC", "ExactDBAL", "Method", "NewtonVC", "Passive"),
-    "paper.gradient_classifier": ("GradientClassifier",),
     "paper.hypotheses": ("FiniteClass", "HalfPlanes", "Rectangles", "Stumps", "Thresholds"),
     "problem.data": ("LoggedData", "Pool"),
     "problem.interval": ("Interval",),

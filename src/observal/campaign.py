@@ -131,7 +131,7 @@ class Campaign(Labelling[SqlTransaction]):
         where : path or ``postgresql://`` address
             A file that does not exist yet, or an empty database.
         logged : table, or list of tables
-            The log; several logs are combined.
+            The log; several without recorded propensities are joined.
         pool : table, optional
             The rows you can ask about; without it, the log's rows that have no label.
         label, id : str

@@ -335,8 +335,7 @@ class Session(Labelling[MemoryJournal]):
         What all labels together may cost, if the pool has a price for each (`price` of ``Pool``). A round has as many rows as it pays for,
         even if they are the dearest of those that were chosen.
     executor : optional
-        What reads and computes, if log or pool are in Parquet parts (``LoggedData.from_parquet``): "serial", "threads", "processes",
-        "local" for a Dask cluster on this machine, a scheduler's address or client. The answer does not depend on it.
+        What reads and computes, if log or pool are in Parquet parts (``LoggedData.from_parquet``): "threads", "local" for a Dask cluster on this machine, a scheduler's address or client. The answer does not depend on it.
 
     Examples
     --------

@@ -20,8 +20,8 @@ def computed_by(executor: Executor | None) -> Iterator[None]:
 
     Examples
     --------
-    >>> from observal.parquet import Serial
-    >>> with computed_by(Serial()):
+    >>> from observal.parquet import Threads
+    >>> with computed_by(Threads(1)):
     ...     run_all(pow, [(2, 3), (3, 2)])
     [8, 9]
     """

@@ -29,10 +29,9 @@ Annotator = Annotated[
     str, option("Name of the person who labels; needed if there are several.", "NAME", envvar="OBSERVAL_ANNOTATOR")
 ]
 Chances = Annotated[
-    list[str] | None,
+    str | None,
     option(
-        "Column with the probability with which a system drew the row's label, not a score; one for each log. Leave it out if nobody "
-        "recorded it.",
+        "Column with the probability with which a system drew the row's label, not a score. Leave it out if nobody recorded it.",
         "COLUMN",
     ),
 ]

@@ -60,7 +60,7 @@ def init(
     label: Annotated[str, option("Column with the label, empty where there is none yet.", "COLUMN")],
     logged: Annotated[
         list[Path] | None,
-        option("Instead of TABLE: table of the log; repeat the option for several logs.", "FILE"),
+        option("Instead of TABLE: table of the log; repeat the option to join several without propensities.", "FILE"),
     ] = None,
     pool: Annotated[
         Path | None, option("With --logged: table of the pool, the rows you can ask about.", "FILE")
@@ -217,9 +217,8 @@ def init(
             "--logged needs --pool FILE, the rows you can ask about; a single table needs no option: write it behind the campaign."
         )
     logs = [table] if table is not None else list(logged or ())
-    chances = _propensity_source(propensity)
     format_ = TableFormat(sep, decimal, encoding, tuple(missing or ()))
-    _check_dask(dask, logs, pool, chances, format_, in_place)
+    _check_dask(dask, logs, pool, propensity, format_, in_place)
     values = split_list(classes)
     with progress_bar("reading", hidden=as_json) as progress:
         options = TableOptions(
@@ -250,7 +249,7 @@ def init(
             logs,
             pool,
             label=label,
-            propensity=chances,
+            propensity=propensity,
             id=id,
             label_budget=budget,
             budget_cost=budget_cost,
@@ -314,7 +313,6 @@ def diagnose(
             from observal.tables.table_format import TableFormat
 
             logged = [Path(table) for table in tables]
-            chances = _propensity_source(propensity)
             roles = TableRoles(
                 label,
                 id=id,
@@ -324,8 +322,8 @@ def diagnose(
                 known_before=tuple(known_before or ()),
             )
             format_ = TableFormat(sep, decimal, encoding, tuple(missing or ()))
-            _check_dask(dask, logged, pool, chances, format_, in_place=True)
-            loaded = _load_tables(logged, pool, roles, chances, format_, dask, progress)
+            _check_dask(dask, logged, pool, propensity, format_, in_place=True)
+            loaded = _load_tables(logged, pool, roles, propensity, format_, dask, progress)
             encoder = loaded.encoder
             known = split_names(roles.known_before, encoder.sources)
             subject = _Subject(
@@ -370,7 +368,7 @@ def _load_tables(
     logged: list[Path],
     pool: Path | None,
     roles: TableRoles,
-    propensity: str | list[str] | None,
+    propensity: str | None,
     format_: TableFormat,
     dask: str | None,
     progress: Callable[..., None] | None,
@@ -405,16 +403,11 @@ def _campaign_subject(where: str, dask: str | None, progress: Callable[..., None
     )
 
 
-def _propensity_source(columns: list[str] | None) -> str | list[str] | None:
-    """Return where the propensities come from: a column, or a column for each log."""
-    return columns[0] if columns and len(columns) == 1 else columns or None
-
-
 def _check_dask(
     dask: str | None,
     logged: list[Path],
     pool: Path | None,
-    propensity: str | list[str] | None,
+    propensity: str | None,
     format_: TableFormat,
     in_place: bool | None,
 ) -> None:

@@ -1,13 +1,12 @@
 """Propensities: the probability that a row's label was revealed, Q0(x) in the paper.
 
-Given by column (``known``) or by the policy itself (``from_policy``); combined for several logs (``mixture_propensity``); raised to a
-floor, with a warning (``apply_floor``).
+Given by column (``known``) or by the policy itself (``from_policy``); raised to a floor, with a warning (``apply_floor``).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from observal.checks import Floats, check_number, check_propensity, check_range, sealed
+from observal.checks import Floats, check_number, check_propensity, sealed
 from observal.errors import InvalidInput, InvalidPropensity, ObservalWarning
 from observal.problem.data import LoggedData
 from observal.problem.rows import Features, count_rows
@@ -106,40 +105,6 @@ def _revealed_column(classifier: PolicyModel, revealed: object) -> int:
             "name the class that means it with revealed=."
         )
     return int(values.index(revealed))
-
-
-def mixture_propensity(propensities: Sequence[ArrayLike], log_sizes: Sequence[float]) -> Floats:
-    """Return the propensity of rows under several logs combined: Σ_j m_j·Q0_j(x) / Σ_j m_j.
-
-    In a log of m = Σ m_j rows, each seen by one of several policies, this is the probability of a revealed
-    label at x. The weights 1/Q0 are then the balance heuristic of multiple importance sampling: a policy that
-    rarely reveals x no longer gives a large weight if another often does.
-
-    Parameters
-    ----------
-    propensities : sequence of arrays of shape (rows,)
-        For each log, its policy's probability of revealing each row's label; every policy at every row.
-    log_sizes : sequence of numbers
-        m_j, the rows of each log, revealed or not.
-
-    Examples
-    --------
-    >>> from observal.diagnosis.propensity import mixture_propensity
-    >>> mixture_propensity([[0.25, 0.5], [0.75, 0.5]], log_sizes=[100, 100]).tolist()
-    [0.5, 0.5]
-    """
-    sizes = check_range(log_sizes, "The sizes of logs", 0.0, fix="give how many rows each log has")
-    if len(propensities) == 0 or sizes.shape != (len(propensities),):
-        raise InvalidInput(
-            f"A mixture needs one size per log, but got {len(propensities)} propensities and {sizes.size} sizes; "
-            "give both for every log."
-        )
-    check_number(sizes.sum(), "The sum of the sizes of logs", 0.0, open_low=True, fix="give how many rows each log has")
-    n_rows = np.asarray(propensities[0]).shape[0] if np.ndim(propensities[0]) else 1
-    chances = [check_propensity(p, n_rows, f"Log {j + 1} of the mixture") for j, p in enumerate(propensities)]
-    shares = sizes / sizes.sum()
-    mixed = sum((share * chance for share, chance in zip(shares, chances, strict=True)), np.zeros(n_rows))
-    return np.minimum(mixed, 1.0)  # shares may sum to slightly more than 1
 
 
 @dataclass(frozen=True, eq=False)

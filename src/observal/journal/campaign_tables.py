@@ -195,10 +195,9 @@ def _copy(
     )
     arranged = arrange(loaded.logged, loaded.pool, population)
     rows = tables[-1] if arranged.rows is None else _pick_rows(tables, arranged.rows)
-    sources_of_chances = propensity if isinstance(propensity, list | tuple) else [propensity]
     number = 0.0 if loaded.logged.is_given else propensity
     source = PropensityOrigin(
-        tuple(name for name in sources_of_chances if isinstance(name, str) and name in rows.column_names),
+        (propensity,) if isinstance(propensity, str) and propensity in rows.column_names else (),
         float(number) if isinstance(number, int | float) else None,
         floor=options.propensity_floor,
     )

@@ -1,4 +1,4 @@
-"""Classifiers trained on importance-weighted rows; ``GradientClassifier`` and ``LoggedClassifier`` are public.
+"""Classifiers trained on importance-weighted rows; ``BlendClassifier`` and ``LoggedClassifier`` are public.
 
 Nothing is imported here: NewtonVC's own fit needs no scikit-learn, which takes a second to import.
 """

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +26,6 @@ from observal.learners.blend_settings import (
     PRIOR_LABELS,
     WIDTHS,
 )
-from observal.learners.extra_learners import fit_catboost, fit_tabicl
 from observal.learners.features import FeatureMap
 from observal.learners.folds import COARSE_FOLDS, spread_folds
 from observal.learners.labelled import LabelledRows, LearnerFit, clip_chances
@@ -52,8 +49,6 @@ FITTERS: dict[str, Callable[..., LearnerFit | None]] = {
     "kernel": fit_kernel,
     "forest": fit_forest,
     "boosted": fit_boosted,
-    "catboost": fit_catboost,
-    "tabicl": fit_tabicl,
 }
 MEMBERS = (LinearChances, AdditiveChances, KernelChances, TreeChances, FoldMean)
 ONE_CLASS = "constant"
@@ -95,15 +90,6 @@ class Blend:
     def n_features(self) -> int:
         """The number of features."""
         return int(self.feature_map.mean.size)
-
-    @property
-    def fast(self) -> Blend:
-        """The blend without slow learners; the blend itself if it has none, or only slow ones."""
-        quick = [k for k, member in enumerate(self.members) if not (isinstance(member, FoldMean) and member.slow)]
-        if len(quick) in (0, len(self.members)):
-            return self
-        names, members = (tuple(items[k] for k in quick) for items in (self.names, self.members))
-        return replace(self, names=names, members=members, theta=self.theta[quick] / self.theta[quick].sum())
 
     @property
     def is_constant(self) -> bool:
@@ -270,14 +256,14 @@ class BlendFit(NamedTuple):
 
 
 def check_learners(learners: object, weighted: bool = False) -> None:
-    """Reject anything but known learners and pairs of a new name and a classifier, optionally marked "slow".
+    """Reject anything but known learners and pairs of a new name and a classifier.
 
     Examples
     --------
     >>> check_learners(("linear", "tree"))
     Traceback (most recent call last):
         ...
-    observal.errors.InvalidInput: learners must be some of linear, additive, kernel, forest, boosted, catboost and tabicl, or pairs of another name and a scikit-learn classifier with predict_proba, but one of them is 'tree'.
+    observal.errors.InvalidInput: learners must be some of linear, additive, kernel, forest and boosted, or pairs of another name and a scikit-learn classifier with predict_proba, but one of them is 'tree'.
     """
     items = list(learners) if isinstance(learners, tuple | list) else []
     wrong = [item for item in items if not (item in FITTERS if isinstance(item, str) else _is_named_classifier(item))]
@@ -294,15 +280,14 @@ def check_learners(learners: object, weighted: bool = False) -> None:
 
 
 def _is_named_classifier(item: object) -> bool:
-    """Return whether an item is a new name with a scikit-learn-compatible classifier, optionally marked "slow"."""
-    if not isinstance(item, tuple | list) or len(item) not in (2, 3):
+    """Return whether an item is a new name with a scikit-learn-compatible classifier."""
+    if not isinstance(item, tuple | list) or len(item) != 2:
         return False
-    name, estimator, *speed = item
+    name, estimator = item
     return (
         isinstance(name, str)
         and name not in (*FITTERS, ONE_CLASS)
         and not isinstance(estimator, type)
-        and speed in ([], ["slow"])
         and all(callable(getattr(estimator, verb, None)) for verb in ("fit", "get_params", "predict_proba"))
     )
 
@@ -321,8 +306,7 @@ def fit_blend(
 
     `X` are the labelled rows, unscaled, and `codes` index `classes`, some of which may have no label yet.
     Only the ratios of `weights` matter; rows of weight 0 are dropped. `learners` are names, or pairs of a
-    name and a scikit-learn classifier, with "slow" as a third item if it is slow to predict. Sparse rows use
-    only the linear learner. `choices` are weights and settings to reuse; they are tuned if None. Rows of a
+    name and a scikit-learn classifier. Sparse rows use only the linear learner. `choices` are weights and settings to reuse; they are tuned if None. Rows of a
     group share a fold.
     """
     used = np.flatnonzero(weights > 0.0) if (weights > 0.0).any() else np.arange(codes.size)
@@ -370,17 +354,15 @@ def _fitters(
     """Return a fit function for each learner that may get a weight."""
     if population.is_sparse:
         learners = ("linear",)
-    if "catboost" in learners and find_spec("catboost"):
-        import_module("catboost")  # not in a thread, where its import breaks scikit-learn in other threads
-    items = [(item, None, False) if isinstance(item, str) else (item[0], item[1], len(item) > 2) for item in learners]
-    if choices is not None and any(name in choices.theta for name, *_ in items):
+    items = [(item, None) if isinstance(item, str) else item for item in learners]
+    if choices is not None and any(name in choices.theta for name, _ in items):
         items = [item for item in items if item[0] in choices.theta]
     tuned = {} if choices is None else choices.tuned
 
-    def fitter(name: str, estimator: object | None, slow: bool) -> Callable[[LabelledRows], Any]:
+    def fitter(name: str, estimator: object | None) -> Callable[[LabelledRows], Any]:
         if estimator is None:
             return lambda labelled: FITTERS[name](population, labelled, tuned.get(name, ()))
-        return lambda labelled: fit_estimator(estimator, labelled, slow)
+        return lambda labelled: fit_estimator(estimator, labelled)
 
     return {item[0]: fitter(*item) for item in items}
 

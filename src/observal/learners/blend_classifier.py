@@ -28,9 +28,9 @@ class BlendClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     learners : sequence
-        Any of "linear", "additive", "kernel", "forest", "boosted", "catboost" and "tabicl", or pairs of
-        another name and a scikit-learn classifier with ``predict_proba``, which gets standardised rows.
-        Sparse rows always use the linear learner alone.
+        Any of "linear", "additive", "kernel", "forest" and "boosted", or pairs of another name and a
+        scikit-learn classifier with ``predict_proba``, which gets standardised rows. Sparse rows always use
+        the linear learner alone.
 
     Attributes
     ----------

@@ -5,9 +5,6 @@ from __future__ import annotations
 LEARNERS = ("linear", "additive", "kernel", "forest", "boosted")
 """One learner of each kind; each is the best on some tables, and none on all."""
 
-EXTRA_LEARNERS = ("catboost", "tabicl")
-"""Learners used only if asked for; each is named after its package."""
-
 # -- the population
 POPULATION_ROWS = 20_000
 """Rows used to estimate ranks: more do not move a quantile by a hundredth of its share."""
@@ -64,20 +61,6 @@ CATEGORIES = {"min_data_per_group": 5, "cat_smooth": 2.0, "cat_l2": 10.0}
 """LightGBM's settings for categories: its defaults need 100 rows per group of levels and 10 per level, more than
 few labels offer. A smoothing of 1 trusts single labels too much; 5 or more loses levels with fewer labels than
 that."""
-CATBOOST = {
-    "iterations": 200,
-    "learning_rate": 0.06,
-    "depth": 5,
-    "thread_count": 1,
-    "verbose": False,
-    "allow_writing_files": False,
-}
-"""CatBoost's settings: its defaults with fewer and smaller trees; a thousand of depth 6 take five times as long."""
-TABICL = {"n_estimators": 8, "n_jobs": 1, "random_state": 0}
-"""TabICL's settings: its default number of passes, on one thread."""
-SHORTLIST = 1000
-"""Pool rows per round that slow learners predict: those with the smallest margins of the other learners, ten times as
-many as a large batch takes."""
 SHARPNESSES = tuple(10.0 ** (step / 20.0) for step in range(-16, 11))
 """Candidate exponents that calibrate the trees' confidence."""
 

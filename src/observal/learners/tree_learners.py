@@ -443,7 +443,6 @@ class FoldMean:
     fits: tuple[Any, ...]
     n_features: int
     n_classes: int
-    slow: bool = False  # to predict; such a learner sees only a shortlist of the pool
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -458,7 +457,7 @@ class FoldMean:
         return out / len(self.fits)
 
 
-def fit_estimator(estimator: object, labelled: LabelledRows, slow: bool = False) -> LearnerFit | None:
+def fit_estimator(estimator: object, labelled: LabelledRows) -> LearnerFit | None:
     """Fit clones of a scikit-learn classifier on standardised rows; None if no fold leaves two classes."""
     out_of_fold = labelled.uniform_chances()
     shape = labelled.rows.shape[1], labelled.n_classes
@@ -468,7 +467,7 @@ def fit_estimator(estimator: object, labelled: LabelledRows, slow: bool = False)
         check_classes(fit, range(labelled.n_classes))
         fits.append(fit)
         out_of_fold[test] = FoldMean((fit,), *shape)(labelled.rows[test])
-    return LearnerFit(FoldMean(tuple(fits), *shape, slow), out_of_fold) if fits else None
+    return LearnerFit(FoldMean(tuple(fits), *shape), out_of_fold) if fits else None
 
 
 def fit_clone(estimator: Any, seed: int, X: Any, y: NDArray[Any], weights: Floats | None, given_as: str = "") -> Any:

@@ -35,8 +35,7 @@ from observal.learners.blend import (
     shift_odds,
     top_margin,
 )
-from observal.learners.blend_settings import LEARNERS, SHORTLIST
-from observal.learners.extra_learners import require_learners
+from observal.learners.blend_settings import LEARNERS
 from observal.learners.folds import INTERVAL_FOLDS, plain_folds
 from observal.learners.population import Population
 from observal.methods.draw import (
@@ -86,10 +85,8 @@ class AutoVC(Method[PoolState]):
         The smallest and the largest share of each batch that is spread evenly over the rows that pass the
         gate. The labels decide in between; see Notes.
     learners : tuple
-        Any of "linear", "additive", "kernel", "forest" and "boosted" (by default all five), "catboost" and
-        "tabicl" (each an extra), or pairs of another name and a scikit-learn classifier that takes weights. A
-        third item "slow", as in ``("mine", classifier, "slow")``, marks one that is slow to predict: like
-        "tabicl", it sees only a shortlist of 1,000 pool rows, which the others choose in each round.
+        Any of "linear", "additive", "kernel", "forest" and "boosted" (by default all five), or pairs of
+        another name and a scikit-learn classifier that takes weights.
     tempering : float
         Importance weights are raised to this power: 1 is the full correction, 0 none.
     clip : bool
@@ -366,7 +363,6 @@ class AutoFitter(Fitter[AutoVC, "AutoModel", PoolPredictions]):
     @classmethod
     def of(cls, method: AutoVC, problem: Problem) -> Self:
         """Read scales, ranks and landmarks from log and pool; on a stream, from the log alone."""
-        require_learners(method.learners)
         blocks = problem.blocks(method.order == "stream")
         population = Population.of(*blocks, groups=problem.column_groups)
         return cls(method, problem, cache_latest(predict_pool), population)
@@ -626,10 +622,11 @@ class AutoModel:
         """On a stream, the margin below which a row is uncertain; infinite while all labels are the same."""
         return np.inf if self.blend.is_constant else float(np.quantile(self.pool_predictions.margins, UNCERTAIN_SHARE))
 
-    def gaps(self, X: Matrix | Rows, blend: Blend | None = None) -> Floats:
-        """Return the margin that each row is chosen by, whatever the threshold; `blend` may replace the whole blend."""
-        blend = blend or self.blend
-        return self.query_keys(blend.predict_proba(X)) if self.targets_last else blend.predict_details(X).margins
+    def gaps(self, X: Matrix | Rows) -> Floats:
+        """Return the margin that each row is chosen by, whatever the threshold."""
+        if self.targets_last:
+            return self.query_keys(self.blend.predict_proba(X))
+        return self.blend.predict_details(X).margins
 
     def unlabelled_margins(self, rows: Ints, labelled: Ints) -> Floats:
         """Return the margins of rows of log and pool, each as if its own label were unknown.
@@ -653,7 +650,7 @@ class AutoModel:
         """Return the rows with margins as small as those the plan takes, as ``Plan`` records them."""
         if self.problem.in_parts:
             return None, None  # would need a pass over a log that may be large; intervals use a sample instead
-        log_margins = self.gaps(self.problem.logged.rows, self.blend.fast)
+        log_margins = self.gaps(self.problem.logged.rows)
         margins = np.concatenate([log_margins, self.pool_predictions.margins])
         margins[labelled] = self.out_of_fold_margins
         return as_near(plan, margins, self.problem.n_logged)
@@ -689,41 +686,15 @@ def margin_of_last(chances: Floats) -> Floats:
 
 
 def predict_pool(model: AutoModel) -> PoolPredictions:
-    """Return a model's predictions for all pool rows; on a stream, for all logged rows.
-
-    Learners that are slow to predict see only a shortlist: the unlabelled rows on which the others' margins
-    are smallest.
-    """
-    is_stream = model.method.order == "stream"
-    rows = model.problem.logged.rows if is_stream else model.problem.pool.rows
-    blend = model.blend if is_stream else model.blend.fast
+    """Return a model's predictions for all pool rows; on a stream, for all logged rows."""
+    rows = model.problem.logged.rows if model.method.order == "stream" else model.problem.pool.rows
     margins = np.empty(len(rows))
     chances = np.empty(len(rows) if model.targets_last else 0)
     disagreement, end = 0.0, 0
-    for block in rows.map(blend.predict_block):
+    for block in rows.map(model.blend.predict_block):
         begin, end = end, end + block.codes.size
         margins[begin:end] = model.query_keys(block.chances) if model.targets_last else block.margins
         if chances.size:
             chances[begin:end] = block.chances[:, -1]
         disagreement += float(block.disagreement.sum())
-    if blend is not model.blend:
-        listed = pick_shortlist(margins, np.concatenate([model.state.bought, model.state.skipped]))
-        judged = model.blend.predict_details(rows.take(listed))
-        margins[listed] = model.query_keys(judged.chances) if model.targets_last else judged.margins
-        if chances.size:
-            chances[listed] = judged.chances[:, -1]
     return PoolPredictions(margins, chances if chances.size else None, disagreement / max(1, end))
-
-
-def pick_shortlist(margins: Floats, closed: Ints) -> Ints:
-    """Return the rows with the smallest margins, at most `SHORTLIST`, without closed rows, in order.
-
-    Examples
-    --------
-    >>> pick_shortlist(np.array([0.3, 0.1, 0.2]), np.array([1])).tolist()
-    [0, 2]
-    """
-    open_margins = margins.copy()
-    open_margins[closed] = np.inf
-    n = min(SHORTLIST, open_margins.size - np.unique(closed).size)
-    return np.sort(np.argsort(open_margins, kind="stable")[:n])

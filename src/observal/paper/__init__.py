@@ -30,7 +30,7 @@ Discussion, seven label complexities                 ``label_complexity.label_co
 the algorithm as it was run                          ``active_vc.ActiveVC``; its clip, ``weights.practical_clip_threshold``
 the two it is compared with                          ``passive.Passive``, ``active18.Active18``
 what the three share                                 ``linear_methods``
-online gradient descent                              ``kernels.gradient``; for scikit-learn, ``gradient_classifier.GradientClassifier``
+online gradient descent                              ``kernels.gradient``
 ===================================================  ==================================================================
 
 Two intervals are ours: ``risk.uniform_error_interval`` for finite classes and ``linear_methods.linear_error_interval``. Every

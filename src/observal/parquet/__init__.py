@@ -4,7 +4,7 @@
 for each row, ``executors.py`` and ``cluster.py`` what computes.
 """
 
-from observal.parquet.executors import Executor, ExecutorLike, Processes, Serial, Threads, executor_of
+from observal.parquet.executors import Executor, ExecutorLike, Threads, executor_of
 from observal.parquet.parts import Parts
 from observal.parquet.row_groups import Source
 from observal.parquet.vectors import LazyIds, StackedVectors, read_coded_labels, read_floats, read_groups
@@ -14,8 +14,6 @@ __all__ = [
     "ExecutorLike",
     "LazyIds",
     "Parts",
-    "Processes",
-    "Serial",
     "Source",
     "StackedVectors",
     "Threads",

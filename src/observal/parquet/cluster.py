@@ -19,7 +19,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from observal.errors import ClusterUnavailable, InvalidInput
-from observal.parquet.executors import S, T, call_alone
+from observal.parquet.executors import S, T
+from observal.threads import one_thread
 
 if TYPE_CHECKING:
     from distributed import Client, Future, as_completed
@@ -144,7 +145,8 @@ def _return(function: Callable[[S], T]) -> Callable[[S], T]:
 
 
 def _call(item: S, shared: Callable[[S], T]) -> T:
-    return call_alone(shared, item)
+    with one_thread():  # the worker has one core for itself
+        return shared(item)
 
 
 def _close(client: Client) -> None:

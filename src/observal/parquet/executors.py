@@ -1,4 +1,4 @@
-"""What computes on parts: this thread, several threads, several processes, or a Dask cluster (``cluster.py``).
+"""What computes on parts: threads of this process, or a Dask cluster (``cluster.py``).
 
 An executor maps a function over items and yields the results in the order of the items, whichever is finished first. Callers merge them in
 that order, so the answer does not depend on the executor.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from observal.errors import InvalidInput
-from observal.threads import cores, one_thread
+from observal.threads import cores
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -35,23 +35,10 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True)
-class Serial:
-    """One item after the other, in this thread.
-
-    Examples
-    --------
-    >>> list(Serial().map(abs, [-1, 2]))
-    [1, 2]
-    """
-
-    def map(self, function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-        """Yield what a function makes of each item, in the order of the items."""
-        return map(function, items)
-
-
-@dataclass(frozen=True)
 class Threads:
-    """Several threads of this process, all cores by default; what is not asked for yet is not computed far ahead.
+    """Threads of this process, all cores by default; what is not asked for yet is not computed far ahead.
+
+    ``Threads(1)`` computes in the caller's own thread.
 
     Examples
     --------
@@ -81,32 +68,6 @@ class Threads:
                     future.cancel()
 
 
-@dataclass(frozen=True)
-class Processes:
-    """Several processes, all cores by default; they stay for the next map.
-
-    Examples
-    --------
-    >>> Processes(2)
-    Processes(workers=2)
-    """
-
-    workers: int = field(default_factory=cores)
-
-    def map(self, function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-        """Yield what a function makes of each item, in the order of the items."""
-        import joblib
-
-        run = joblib.Parallel(n_jobs=self.workers, return_as="generator", pre_dispatch="2*n_jobs", batch_size=1)
-        yield from run(joblib.delayed(call_alone)(function, item) for item in items)
-
-
-def call_alone(function: Callable[[S], T], item: S) -> T:
-    """Call a function in a process that has one core for itself."""
-    with one_thread():
-        return function(item)
-
-
 @dataclass(frozen=True, eq=False)
 class ProgressExecutor:
     """An executor that reports how many items of a map are done."""
@@ -129,20 +90,17 @@ def executor_of(executor: ExecutorLike) -> Executor:
     Parameters
     ----------
     executor : Executor, str or None
-        "serial", "threads", "processes", "local" (a Dask cluster on this machine), the address of a Dask scheduler such as
-        ``tcp://10.0.0.1:8786``, or a ``distributed.Client``. None is "threads".
+        "threads", "local" (a Dask cluster on this machine), the address of a Dask scheduler such as ``tcp://10.0.0.1:8786``, or
+        a ``distributed.Client``. None is "threads".
 
     Examples
     --------
-    >>> executor_of("serial")
-    Serial()
+    >>> executor_of(Threads(1))
+    Threads(workers=1)
     """
-    if executor is None:
+    if executor is None or executor == "threads":
         return Threads()
     if isinstance(executor, str):
-        by_name: dict[str, Callable[[], Executor]] = {"serial": Serial, "threads": Threads, "processes": Processes}
-        if executor in by_name:
-            return by_name[executor]()
         if executor == "local" or "://" in executor:
             from observal.parquet.cluster import Cluster
 
@@ -154,8 +112,8 @@ def executor_of(executor: ExecutorLike) -> Executor:
     elif not isinstance(executor, type) and isinstance(executor, Executor):
         return executor
     raise InvalidInput(
-        f"An executor must be serial, threads, processes, local, the address of a Dask scheduler, or have map, but is {executor!r:.60}; "
-        "choose one of them."
+        f"An executor must be threads, local, the address of a Dask scheduler, or have map, but is {executor!r:.60}; choose one of them: "
+        "Threads(1) computes in one thread, and local in several processes."
     )
 
 

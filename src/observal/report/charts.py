@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,10 +19,6 @@ from observal.report.verdict import is_known
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-
-FeatureKind = Literal["number", "date", "percent"]
-"""How a feature's values are shown: dates are days since 1970-01-01, shares are in percent."""
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; markers and dashes help in black and white.
 STYLES: tuple[tuple[str, str, str], ...] = (
@@ -60,13 +56,11 @@ class Chart:
     caption: str
 
 
-def draw(
-    name: str, alt: str, caption: str, paint: Callable[[Axes], object], height: float = HEIGHT, below: bool = False
-) -> Chart:
+def draw(name: str, alt: str, caption: str, paint: Callable[[Axes], object], below: bool = False) -> Chart:
     """Draw a chart with one pair of axes and return it as SVG for a page.
 
-    `name` is a prefix for the ids in the SVG, so that several charts can be on one page. `paint` draws on matplotlib axes; `height` is in
-    inches; with `below`, the legend is below the axes instead of inside.
+    `name` is a prefix for the ids in the SVG, so that several charts can be on one page. `paint` draws on matplotlib axes; with `below`,
+    the legend is below the axes instead of inside.
 
     Examples
     --------
@@ -93,7 +87,7 @@ def draw(
     with mpl.rc_context(style), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the reader's browser draws glyphs that matplotlib's font lacks
         layout = ConstrainedLayoutEngine()
-        figure = Figure(figsize=(WIDTH, height), layout=layout)
+        figure = Figure(figsize=(WIDTH, HEIGHT), layout=layout)
         axes = figure.subplots()
         axes.set_axisbelow(True)
         paint(axes)
@@ -242,89 +236,6 @@ def _plain_log(axes: Axes) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300.0 * low else (1.0,), numticks=12))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _format_axis(axis: Axis, kind: FeatureKind) -> None:
-    """Write the values on an axis as dates or in percent."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-    from matplotlib.ticker import PercentFormatter
-
-    if kind == "date":
-        locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
-        axis.set_major_locator(locator)
-        axis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    elif kind == "percent":
-        axis.set_major_formatter(PercentFormatter(1.0))
-
-
-def map_chart(
-    points: dict[str, Floats],
-    answers: Sequence[str],
-    names: tuple[str, str],
-    classes: Sequence[str],
-    kinds: tuple[FeatureKind, FeatureKind] = ("number", "number"),
-) -> Chart:
-    """Draw the pool as a grey cloud, the log's labelled rows, and the asked rows by their answers.
-
-    `points` has "pool", "revealed" and "asked", each of shape (rows, 2). `answers` are those for the asked rows, `classes` all possible
-    ones, and `names` those of the axes.
-    """
-
-    def paint(axes: Axes) -> None:
-        from matplotlib.colors import to_rgb
-
-        cloud = points["pool"]
-        x, y = _limits(cloud[:, 0], points["asked"][:, 0]), _limits(cloud[:, 1], points["asked"][:, 1])
-        inside = (cloud[:, 0] >= x[0]) & (cloud[:, 0] <= x[1]) & (cloud[:, 1] >= y[0]) & (cloud[:, 1] <= y[1])
-        if inside.any():
-            cells = axes.hexbin(
-                cloud[inside, 0], cloud[inside, 1], gridsize=26, mincnt=1, extent=(*x, *y), linewidths=0
-            )
-            density = np.sqrt(np.asarray(cells.get_array(), dtype=np.float64))
-            red, green, blue = to_rgb(CLOUD)
-            alphas = 0.12 + 0.5 * np.round(density / density.max(), 2)
-            cells.set_array(None)
-            cells.set_facecolor([(red, green, blue, alpha) for alpha in alphas.tolist()])
-        axes.scatter([], [], marker="h", s=50, color=CLOUD, alpha=0.5, linewidths=0, label="pool (darker: more rows)")
-        revealed = points["revealed"]
-        axes.scatter(
-            revealed[:, 0], revealed[:, 1], marker="+", s=16, color=MUTED, linewidths=0.8, label="label in the log"
-        )
-        answer_of = np.asarray(answers)
-        for i, name in enumerate(classes):
-            colour, marker = (BLUE, ORANGE)[i] if i < 2 else STYLES[i % len(STYLES)][0], STYLES[i % len(STYLES)][1]
-            rows = points["asked"][answer_of == name]
-            axes.scatter(
-                rows[:, 0],
-                rows[:, 1],
-                marker=marker,
-                s=20,
-                color=colour,
-                linewidths=0,
-                alpha=0.9,
-                label=f"asked: {label(name)}",
-            )
-        axes.set_xlabel(label(names[0]))
-        axes.set_ylabel(label(names[1]))
-        axes.set_xlim(*x)
-        axes.set_ylim(*y)
-        for axis, kind in zip((axes.xaxis, axes.yaxis), kinds, strict=True):
-            _format_axis(axis, kind)
-
-    alt = (
-        f"Map of the pool by {label(names[0])} and {label(names[1])}: a grey cloud of all rows, the rows with a label in "
-        f"the log, and the {len(answers)} rows that were asked about, by their answers."
-    )
-    caption = f"The two features in which the rows asked about differ most from the others: {label(names[0])} and {label(names[1])}."
-    return draw("map", alt, caption, paint, height=4.1, below=True)
-
-
-def _limits(cloud: Floats, asked: Floats) -> tuple[float, float]:
-    """Return the limits of an axis: most of the cloud and all asked rows, with a margin."""
-    low, high = (float(v) for v in np.quantile(cloud, [0.005, 0.995]))
-    low, high = min(low, float(asked.min(initial=low))), max(high, float(asked.max(initial=high)))
-    margin = 0.04 * (high - low) or 0.5
-    return low - margin, high + margin
 
 
 def overlap_chart(pool_propensity: Floats, revealed_propensity: Floats, threshold: float) -> Chart:

@@ -16,7 +16,6 @@ from observal.problem.judged_rows import JudgedRows
 from observal.problem.problem import Problem
 from observal.problem.result import RunResult
 from observal.problem.words import day_words, number
-from observal.report.charts import FeatureKind
 from observal.report.comparison import Comparison
 from observal.report.inspection import Group
 from observal.report.verdict import Measure, measures_of
@@ -150,18 +149,11 @@ class ReportContent:
         """The column of the table that each feature comes from."""
         return [source_of(name) for name in self.names] if self.sources is None else self.sources
 
-    def kind_of(self, name: str) -> FeatureKind:
-        """Return how a feature's values are shown."""
-        if name in self.date_features:
-            return "date"
-        return "percent" if name in self.percent_features else "number"
-
     def value_words(self, name: str, value: float) -> str:
         """Return a feature's value as people write it: a date, in percent, or a number."""
-        kind = self.kind_of(name)
-        if kind == "date":
+        if name in self.date_features:
             return day_words(value)
-        return f"{number(100.0 * value)}%" if kind == "percent" else number(value)
+        return f"{number(100.0 * value)}%" if name in self.percent_features else number(value)
 
     @property
     def error(self) -> Interval:

@@ -1,24 +1,16 @@
-"""What a model uses, where it is wrong, and in which features the rows asked about differ from the others."""
+"""What a model uses, and where it is wrong."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from observal.checks import Bools, Floats, Ints
-from observal.diagnosis.feature_values import (
-    choose_columns,
-    columns_by_source,
-    dense,
-    rank_columns,
-    sample_rows,
-    source_of,
-)
+from observal.diagnosis.feature_values import columns_by_source, sample_rows, source_of
 from observal.errors import InvalidInput
 from observal.intervals.stopping import chances_of
 from observal.problem.data import Pool
@@ -33,9 +25,6 @@ from observal.problem.words import number
 MISSING = " is missing"  # ends the name of the feature that says where a column has no value
 ROWS_TO_SHUFFLE, MOST_COLUMNS, MOST_SHOWN = 300, 60, 8
 LEAST_OF_GROUP, MOST_OF_COLUMN = 5, 12
-MOST_PER_SIDE = 4000  # rows asked about, and other rows, that trees look at
-CANDIDATES = 8
-PAIR_TREE_DEPTH = 4
 
 
 def column_use(estimator: Any, X: Matrix | Rows, sources: Sequence[str]) -> list[tuple[str, float]]:
@@ -229,53 +218,3 @@ def asked_positions(pool: Pool, result: RunResult) -> Ints:
             f"The result must belong to the pool, but the pool has no row {stranger!r}; give the pool of that run."
         )
     return np.array([position[name] for name in ids], dtype=np.int64)
-
-
-def telling_pair(X: Matrix | Rows, group: Bools) -> tuple[int, ...]:
-    """Return the two features that best separate a group of rows from the others, or fewer if there are fewer features.
-
-    For each pair of the best single features a small decision tree is fitted, both groups with equal weight, and the pair with the
-    lowest impurity is returned. Features with only two values are avoided, because they make poor axes.
-
-    If no row or every row is in the group, the features that vary most are returned.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(500, 5))
-    >>> telling_pair(X, (np.abs(X[:, 1]) < 0.3) & (X[:, 3] > 0))
-    (1, 3)
-    """
-    if X.shape[1] == 0:
-        return ()
-    rng = np.random.default_rng(0)
-    inside, outside = np.flatnonzero(group), np.flatnonzero(~group)
-    inside = inside[sample_rows(inside.size, MOST_PER_SIDE, rng)]
-    rows = np.concatenate([inside, outside[sample_rows(outside.size, MOST_PER_SIDE, rng)]])
-    target = group[rows]
-    separable = bool(target.any()) and not bool(target.all())
-    some = as_rows(X).take(rows)
-    columns = choose_columns(some, target) if separable else np.arange(min(X.shape[1], 200))
-    ranks, distinct = rank_columns(dense(some, columns))
-    n_values = np.array([values.size for values in distinct])
-    eligible = np.flatnonzero(n_values > 2) if (n_values > 2).sum() >= 2 else np.arange(columns.size)
-    if not separable or eligible.size < 2:
-        best = eligible[np.argsort(-n_values[eligible], kind="stable")[:2]]
-        return tuple(int(columns[i]) for i in np.sort(best))
-    impurity = np.array([_impurity(ranks[:, [i]], target) for i in eligible])
-    candidates = np.sort(eligible[np.argsort(impurity, kind="stable")[:CANDIDATES]]).tolist()
-    pair = min(combinations(candidates, 2), key=lambda p: _impurity(ranks[:, list(p)], target))
-    return tuple(int(columns[i]) for i in pair)
-
-
-def _impurity(ranks: Floats, target: Bools) -> float:
-    """Return the impurity of a small tree, both groups with equal weight."""
-    from sklearn.tree import DecisionTreeClassifier
-
-    tree = DecisionTreeClassifier(
-        max_depth=PAIR_TREE_DEPTH, min_samples_leaf=5, class_weight="balanced", random_state=0
-    )
-    nodes = tree.fit(ranks, target).tree_
-    leaves = nodes.children_left < 0
-    share = nodes.weighted_n_node_samples[leaves] / nodes.weighted_n_node_samples[0]
-    return float(share @ nodes.impurity[leaves])

@@ -11,9 +11,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from observal.checks import Bools, Floats, Ints
+from observal.checks import Ints
 from observal.diagnosis.diagnose import BEFORE, RecordedDiagnosis
-from observal.diagnosis.feature_values import sample_rows
 from observal.intervals.cells import HIDDEN
 from observal.intervals.contradiction import COMPARED, contradiction
 from observal.intervals.error import CONFOUNDED
@@ -25,7 +24,6 @@ from observal.problem.interval import Interval
 from observal.problem.objectives import BALANCED, COST, SHARES, TARGETS, costs_of, measure_of
 from observal.problem.problem import Problem
 from observal.problem.result import Round
-from observal.problem.rows import Matrix, column_of
 from observal.problem.words import count, number, percent
 from observal.report import charts, inspection, rare, verdict
 from observal.report.comparison import comparison_sentences
@@ -35,7 +33,6 @@ from observal.report.inspection import GroupError
 from observal.report.verdict import is_known, shows_estimate
 
 LAST_ROWS = 12  # rows asked about that are listed
-MOST_CLOUD, MOST_MARKS = 50_000, 400  # rows on the map: of the pool; asked about or in the log
 LONGEST_ID = 24  # characters of an id that are kept on one line
 MOST_ROUNDS = 60  # rows in the table of rounds; with more rounds, some are left out
 
@@ -407,25 +404,18 @@ def progress_charts(content: ReportContent) -> list[charts.Chart]:
 
 @dataclass(frozen=True)
 class AskedSection:
-    """The section on rows asked about: how many the log barely covers, decisions by reason, the map, and the last rows."""
+    """The section on rows asked about: how many the log barely covers, decisions by reason, and the last rows."""
 
     coverage: str
     reasons: PageTable
-    map: charts.Chart | None
     last: PageTable
 
 
 def asked_section(content: ReportContent) -> AskedSection:
     """Return the section on rows asked about."""
     positions = inspection.asked_positions(content.pool, content.result)
-    is_asked = np.zeros(len(content.pool), dtype=bool)
-    is_asked[positions] = True
-    pair = inspection.telling_pair(content.pool.rows, is_asked)
     return AskedSection(
-        _coverage_sentence(content, positions),
-        _reasons_table(content),
-        _map(content, positions, pair),
-        _last_table(content, positions, pair),
+        _coverage_sentence(content, positions), _reasons_table(content), _last_table(content, positions)
     )
 
 
@@ -452,21 +442,15 @@ def _reasons_table(content: ReportContent) -> PageTable:
     return PageTable([("decision", TEXT), ("reason", WORDS), *numbers("rows")], rows)
 
 
-def _last_table(content: ReportContent, positions: Ints, pair: tuple[int, ...]) -> PageTable:
-    """Return the last rows asked about, the latest first, with the features of the map."""
+def _last_table(content: ReportContent, positions: Ints) -> PageTable:
+    """Return the last rows asked about, the latest first."""
     latest = positions[-LAST_ROWS:][::-1]
-    X, names = content.pool.rows.take(latest), [content.names[column] for column in pair]
-    values = [
-        [content.value_words(name, value) for value in column_of(X, column).tolist()]
-        for name, column in zip(names, pair, strict=True)
-    ]
     rows = []
     for i, query in enumerate(content.result.queries[::-1][: latest.size]):
         rows.append(
             [
                 str(query.id),
                 str(query.label),
-                *(column[i] for column in values),
                 cell_text(float(content.pool.propensity[latest[i]])),
                 str(query.round),
                 percent(query.query_probability),
@@ -476,51 +460,10 @@ def _last_table(content: ReportContent, positions: Ints, pair: tuple[int, ...]) 
     columns = [
         ("row", ID if all(len(row[0]) <= LONGEST_ID for row in rows) else TEXT),
         ("answer", TEXT),
-        *numbers(*names, "propensity", "round", "chance"),
+        *numbers("propensity", "round", "chance"),
         ("reason", WIDE),
     ]
     return PageTable(columns, rows, f"The last {len(rows)} rows asked about")
-
-
-def _map(content: ReportContent, positions: Ints, pair: tuple[int, ...]) -> charts.Chart | None:
-    """Return the map of pool, log and rows asked about; with one feature, the propensity is the other axis."""
-    if not pair or positions.size == 0:
-        return None
-    logged, pool, names = content.logged, content.pool, content.names
-    rng = np.random.default_rng(0)
-    cloud = sample_rows(len(pool), MOST_CLOUD, rng)
-    revealed = np.flatnonzero(logged.revealed)
-    revealed = revealed[sample_rows(revealed.size, MOST_MARKS, rng)]
-    sample = sample_rows(positions.size, MOST_MARKS, rng)
-    rows_asked = positions[sample]
-    flags = [names.index(flag) for flag in (f"{names[k]} is missing" for k in pair) if flag in names]
-
-    def has_values(X: Matrix) -> Bools:
-        """Return which rows have values of their own, not ones that stand in for missing values."""
-        present = np.ones(X.shape[0], dtype=bool)
-        for flag in flags:
-            present &= column_of(X, flag) != 1.0
-        return present
-
-    def points(X: Matrix, propensity: Floats) -> Floats:
-        present = has_values(X)
-        X, propensity = X[present], propensity[present]
-        second = column_of(X, pair[1]) if len(pair) > 1 else propensity
-        return np.clip(np.column_stack([column_of(X, pair[0]), second]), -1e100, 1e100)
-
-    answers = content.result.queries["label"][sample][has_values(pool.rows.take(rows_asked))]
-    axes = (names[pair[0]], names[pair[1]] if len(pair) > 1 else "propensity")
-    return charts.map_chart(
-        {
-            "pool": points(pool.rows.take(cloud), pool.propensity[cloud]),
-            "revealed": points(logged.rows.take(revealed), logged.propensity[revealed]),
-            "asked": points(pool.rows.take(rows_asked), pool.propensity[rows_asked]),
-        },
-        [str(answer) for answer in answers.tolist()],
-        axes,
-        [str(value) for value in content.classes],
-        (content.kind_of(axes[0]), content.kind_of(axes[1])),
-    )
 
 
 def annotators_table(content: ReportContent) -> PageTable:

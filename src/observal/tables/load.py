@@ -1,4 +1,4 @@
-"""A log (or several) and a pool from tables: the one way from files and frames to ``LoggedData``."""
+"""A log and a pool from tables: the one way from files and frames to ``LoggedData``."""
 
 from __future__ import annotations
 
@@ -28,13 +28,10 @@ if TYPE_CHECKING:
 
     from observal.tables.read import TableSource
 
-_HOW = "name a column, a number or a policy for each log, or leave them out if nobody recorded them"
 _TINY_PROPENSITY = 1e-6
 
-LogPropensity = str | float | chances.Policy
-"""Where the propensities of one log come from: a column, a number or a policy."""
-Propensity = LogPropensity | Sequence[LogPropensity] | None
-"""The same, or a list with one for each log; None if nobody recorded them (``observal.problem.given``)."""
+Propensity = str | float | chances.Policy | None
+"""Where propensities come from: a column, a number or a policy; None if nobody recorded them (``observal.problem.given``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +76,7 @@ def load_problem(
     Parameters
     ----------
     logged_tables : table, or list of tables
-        One or several logs; files or frames, whatever ``read_table`` takes. Several logs, each with its own
-        policy, become one log whose propensity is their mixture: see ``observal.diagnosis.propensity.mixture_propensity``.
+        The log: a file or frame, whatever ``read_table`` takes. Several without recorded propensities are joined.
     pool_table : table, optional
         The unlabelled rows, with the features of the logs. Without it, and without propensities, the rows of the log that have no label
         can be asked about.
@@ -88,9 +84,8 @@ def load_problem(
         Which column plays which role.
     propensity : optional
         Where the probability with which a system drew a row's label was recorded: a column, a number for all rows, or a policy (see
-        ``observal.diagnosis.propensity.from_policy``; it gets the encoded rows). For several logs, a list with a column, number or policy
-        for each log, all of which must be known at every row of every table. By default the column that `roles` names; if it names none,
-        the labels are given: see ``observal.problem.given``.
+        ``observal.diagnosis.propensity.from_policy``; it gets the encoded rows). By default the column that `roles` names; if it names
+        none, the labels are given: see ``observal.problem.given``.
     classes : sequence, optional
         The label values, of two classes the negative one first; needed where the log does not show them all.
     positive : optional
@@ -105,12 +100,11 @@ def load_problem(
     --------
     >>> import pandas as pd
     >>> from observal.tables import TableRoles, load_problem
-    >>> branch = pd.DataFrame({"age": [30, 40], "bad": ["no", None], "q_branch": [0.5, 0.1], "q_web": [0.9, 0.9]})
-    >>> web = pd.DataFrame({"age": [31, 41], "bad": ["yes", "no"], "q_branch": [0.3, 0.3], "q_web": [0.7, 0.5]})
-    >>> pool = pd.DataFrame({"age": [35, 45], "q_branch": [0.2, 0.2], "q_web": [0.8, 0.6]})
-    >>> loaded = load_problem([branch, web], pool, TableRoles(label="bad"), propensity=["q_branch", "q_web"])
+    >>> log = pd.DataFrame({"age": [30, 40, 31], "bad": ["no", None, "yes"], "q0": [0.5, 0.1, 0.3]})
+    >>> pool = pd.DataFrame({"age": [35, 45], "q0": [0.2, 0.2]})
+    >>> loaded = load_problem(log, pool, TableRoles(label="bad"), propensity="q0")
     >>> loaded.pool.propensity.tolist(), loaded.logged.classes.tolist()
-    ([0.5, 0.4], ['no', 'yes'])
+    ([0.2, 0.2], ['no', 'yes'])
     """
     sources_of_logs = logged_tables if isinstance(logged_tables, list | tuple) else [logged_tables]
     n_logs = len(sources_of_logs)
@@ -118,14 +112,14 @@ def load_problem(
     tables = read_tables(sources_of_tables, roles.id, roles.label, None, classes)
     logs, pools = tables[:n_logs], tables[n_logs:]
     names = _table_names(logs, pools)
-    sources = _propensity_sources(propensity, roles, n_logs, bool(pools))
-    columns = [source for source in sources if isinstance(source, str)]
+    source = _propensity_source(propensity, roles, n_logs, bool(pools))
+    columns = [source] if isinstance(source, str) else []
     roles = roles.within({name for table in tables for name in table.column_names})
     labels, class_values, notes = _read_label_columns(logs, roles.label, classes, positive, names)
     encoder = TableEncoder.learn(tables, roles.features, (*roles.named, *columns), max_categories)
     notes = [*notes, *_describe_readings(tables, names), *encoder.notes]
     X = [encoder.encode(table) for table in tables]
-    ids = _read_id_columns(logs, pools, roles.id, names, may_repeat=not sources)
+    ids = _read_id_columns(logs, pools, roles.id, names, may_repeat=source is None)
     notes += [describe_row_numbers(0 if not pools else pools[0].num_rows)] if roles.id is None else []
     costs = [
         None if roles.cost is None else read_numbers(t, roles.cost, "cost", name)
@@ -136,11 +130,9 @@ def load_problem(
         for t, name in zip(tables, names, strict=True)
     ]
     q_log, q_pool = None, None
-    if sources:
-        by_log = [_propensity_of(source, tables, X, names) for source in sources]
-        mixture = chances.mixture_propensity(by_log, [log.num_rows for log in logs]) if len(by_log) > 1 else by_log[0]
-        n_logged = sum(log.num_rows for log in logs)
-        q_log, q_pool, warnings = raise_to_floor(mixture[:n_logged], mixture[n_logged:], propensity_floor)
+    if source is not None:
+        recorded = _propensity_of(source, tables, X, names)
+        q_log, q_pool, warnings = raise_to_floor(recorded[: len(labels)], recorded[len(labels) :], propensity_floor)
         notes += warnings
     log = LoggedData(
         _join(X[:n_logs]),
@@ -303,11 +295,11 @@ def _describe_readings(tables: Sequence[pa.Table], names: Sequence[str]) -> list
     return [*notes, *by_column.values()]
 
 
-def _propensity_sources(propensity: Propensity, roles: TableRoles, n_logs: int, has_pool: bool) -> list[LogPropensity]:
-    """Return where each log's propensities come from; nothing if nobody recorded them."""
+def _propensity_source(propensity: Propensity, roles: TableRoles, n_logs: int, has_pool: bool) -> Propensity:
+    """Return where the propensities come from; None if nobody recorded them."""
     source = roles.propensity if propensity is None else propensity
     if source is None:
-        return []
+        return None
     if propensity == "estimate":
         raise InvalidInput(
             "Propensities are not estimated, because nobody can check what the old policy looked at, but 'estimate' was given; leave the "
@@ -318,27 +310,22 @@ def _propensity_sources(propensity: Propensity, roles: TableRoles, n_logs: int, 
             "One table needs no propensities, because each of its rows has a label or can be asked about, but some were given; leave them "
             "out, or give the pool as a second table."
         )
-    if isinstance(source, Sequence) and not isinstance(source, str):
-        if len(source) != n_logs or any(entry is None for entry in source):
-            raise InvalidInput(
-                f"Each of the {n_logs} logs needs a propensity of its own, but {len(source)} were given; {_HOW}."
-            )
-        return list(source)
-    if n_logs > 1 and not isinstance(source, float | int):
+    if isinstance(source, list | tuple) or (n_logs > 1 and not isinstance(source, float | int)):
         raise InvalidInput(
-            f"{n_logs} logs need the propensity of each log's policy at every row, but only one was given; {_HOW}."
+            f"Recorded propensities need one log and one column (number, policy), but {count(n_logs, 'log')} came with {source!r:.60}; join the "
+            "logs into one table, with the mean of their policies' propensities at each row, weighted by the logs' sizes, as a column."
         )
-    return [source]
+    return source
 
 
 def _propensity_of(
-    source: LogPropensity, tables: Sequence[pa.Table], X: Sequence[Floats], names: Sequence[str]
+    source: str | float | chances.Policy, tables: Sequence[pa.Table], X: Sequence[Floats], names: Sequence[str]
 ) -> Floats:
-    """Return one policy's propensity at every row: of the logs first, then of the pool."""
+    """Return the propensity of every row: of the log first, then of the pool."""
     if isinstance(source, float | int):
         return chances.known(source, sum(table.num_rows for table in tables))
     if not isinstance(source, str):
-        return np.concatenate([chances.from_policy(source, part) for part in (_join(X[:-1]), X[-1])])
+        return np.concatenate([chances.from_policy(source, part) for part in X])
     parts = [
         check_propensity(read_numbers(table, source, "propensity", name), table.num_rows, name)
         for table, name in zip(tables, names, strict=True)
