@@ -104,6 +104,20 @@ def test_half_of_a_batch_is_picked_at_random_where_no_propensities_are_known(pri
     assert (choice.explore_share, choice.most_blind) == (0.5, 1.0)
 
 
+@pytest.mark.parametrize("written", [0.0, 0.01])
+def test_random_picks_follow_the_share_of_the_pool_where_the_log_never_looked(written):
+    """0.01 that was written for "never" is seen through, because no row of the log keeps that promise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 2))
+    propensity = np.where(X[:, 0] > 0, 1.0, written)
+    labels = np.where(X[:, 0] > 0, np.where(X[:, 1] > 0, 1.0, 0.0), np.nan)
+    problem = Problem(ob.LoggedData(X[:2000], labels[:2000], propensity[:2000]), ob.Pool(X[2000:], propensity[2000:]))
+    choice = ob.AutoVC().choice(problem, ob.AutoVC().begin(problem, rng))
+    share = np.mean(X[2000:, 0] <= 0)
+    assert choice.explore_share == pytest.approx(share / 2)
+    assert choice.most_blind == pytest.approx((1 + share) / 2)
+
+
 def test_surprises_are_counted_from_plans():
     world, method = World(noise=0.2), ob.AutoVC(learners=FAST, explore_share=0.5)
     _, found = states(method, world, 4)

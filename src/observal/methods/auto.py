@@ -43,6 +43,7 @@ from observal.methods.draw import (
     CodedChances,
     Draw,
     draw_plan,
+    find_never_seen,
     find_open_and_passing,
     least_chance,
     prepare_draw,
@@ -95,8 +96,9 @@ class AutoVC(Method[PoolState]):
         Replaces the log term of that threshold, like C in the paper's experiments.
     priority : {"accuracy", "balanced", "measure"}
         What labels are for: a good classifier ("accuracy"), a narrow interval for its error ("measure"), or
-        both ("balanced"). "measure" picks at least half of each batch at random, "balanced" a quarter. Without
-        propensities it is always half, and all of the first 30 labels, because only bought labels can measure.
+        both ("balanced"). "measure" picks at least half of each batch at random, "balanced" a quarter. Where the log
+        never looked only bought labels can measure: if that is u of the pool (all of it without propensities), at
+        least u/2 of a batch is picked at random, and at most (1 + u)/2 until 30 labels are there.
     order : {"pool", "stream"}
         Choose from the whole pool, or decide on each row as it arrives.
 
@@ -191,11 +193,11 @@ class AutoVC(Method[PoolState]):
     def choice(self, problem: Problem, state: PoolState) -> Choice:
         """Return how the round after this state chooses rows."""
         batch = self.batch if self.batch is not None else max(FIRST_BATCH, state.bought.size // GROWTH)
-        # Given labels say nothing about the mistakes on other rows, so whatever labels are for, half of them must measure.
-        priority = "measure" if problem.is_given else self.priority
-        least = max(self.explore_share, MIN_RANDOM_SHARE[priority])
+        # Where the log never looked only bought labels can measure, whatever they are for: half of the picks there are random.
+        measure = MIN_RANDOM_SHARE["measure"] * find_never_seen(problem, state)
+        least = max(self.explore_share, MIN_RANDOM_SHARE[self.priority], measure)
         share = explore_share(count_surprises(state), least, max(least, self.most_explore_share))
-        blind = MAX_BLIND_SHARE[priority]
+        blind = min(1.0, max(MAX_BLIND_SHARE[self.priority], MAX_BLIND_SHARE["accuracy"] + measure))
         return Choice(batch, share, 1.0, most_blind=blind)
 
     # -- the five functions that the session calls --------------------------------------------------------------

@@ -192,6 +192,14 @@ def find_kept(problem: Problem, state: PoolState) -> Floats:
     return np.where(pdtr(there, promised) < BROKEN, there / np.maximum(promised, 1e-300), 1.0)
 
 
+def find_never_seen(problem: Problem, state: PoolState) -> float:
+    """Return the share of the pool where the log never looked: its propensities are 0, or all of their promises are broken."""
+    never = find_kept(problem, state) == 0.0
+    propensity, strata = problem.pool.propensity, state.strata.of_row[problem.n_logged :]
+    count = sum(int(((propensity[part] == 0.0) | never[strata[part]]).sum()) for part in pieces(propensity.size))
+    return float(count / propensity.size)
+
+
 def plan_blind_picks(problem: Problem, state: PoolState, choice: Choice, open_: Bools) -> tuple[Bools, int]:
     """Return the open blind rows, and how many of them to pick at random in the next round."""
     most = int(choice.most_blind * choice.batch) if choice.batch < int(open_.sum()) else 0
