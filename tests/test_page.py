@@ -181,7 +181,7 @@ def test_rounds_follow_each_other_and_the_page_says_when_all_is_done(serve, open
     said = page.locator(".effort").text_content()
     for words in (
         "What was reached",
-        "With the log alone it was",
+        "Before the first bought label it was",
         "What next?",
         "observal extend loans.db --budget 24",
     ):

@@ -331,7 +331,7 @@ class GivenDiagnosis(Diagnosis):
         where = f" {self.coverage.regions[0].words()}" if self.coverage.regions else ""
         return (
             f"Buy labels among the {count(self.pool_rows, 'row')} that can be asked about: a given label says nothing about mistakes on "
-            f"other rows.{where} observal init makes a campaign, and observal ask picks the rows."
+            f"other rows.{where} observal ask picks the rows, in a campaign that observal init makes."
         )
 
     @property

@@ -160,7 +160,7 @@ function reached(rounds, fitting) {
   const [first, last] = [rounds[0], rounds.at(-1)];
   const title = h("h2", {}, "What was reached");
   if (fitting || !last?.error) return [title, h("p", {}, "The last answers are being counted. This takes a moment.")];
-  const before = last.labels && first.error ? ` With the log alone it was ${first.error.words}.` : "";
+  const before = last.labels && first.error ? ` Before the first bought label it was ${first.error.words}.` : "";
   return [warned(last), title, h("p", {}, `After ${plural(last.labels, "label")} the error is ${last.error.words}.${before}`)];
 }
 
