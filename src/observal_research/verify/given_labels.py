@@ -28,7 +28,7 @@ ACCEPTED, EXCEPTIONS, BEST = 0.6, 0.03, 0.3
 MONTHS = 4  # in the log, and again in the pool
 CAUSE, RISKIER, STRICTER = 1.5, 0.5, 0.5
 """What the hidden cause adds to the risk, by how many standard deviations rows become riskier, and by what fewer are accepted."""
-WIDEST = {"table": 1.0, "both": 1.1, "pool": 1.4}
+WIDEST = {"table": 0.8, "both": 1.0, "pool": 1.1}
 """The largest median width, as a multiple of Wilson's interval from half of the budget as a random test set: that of 0 to 1 always covers."""
 
 WAYS = {
